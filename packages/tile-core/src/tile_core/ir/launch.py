@@ -1,0 +1,104 @@
+"""The launch nest: grid and thread loops of one `T.Kernel`.
+
+Grid loops exist for launched axes only; the three thread loops always exist, so that a backend finds every axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+ANNOTATION = "tile.launch"
+AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. Sequences run x, y, z; the grid has one entry per launched axis."""
+
+    grid_vars: tuple[ir.Var, ...]
+    grid_extents: tuple[ir.Expr, ...]
+    thread_vars: tuple[ir.Var, ir.Var, ir.Var]
+    threads: tuple[int, int, int]
+    threads_given: bool
+    prelude: str
+    cluster_dims: tuple[int, int, int]
+    body: S.Stmt
+    span: ir.Span | None = None
+
+    def to_stmt(self) -> S.Stmt:
+        """The nest of `THREAD_BINDING` loops around the body."""
+        stmt = self.body
+        for axis, var, extent in zip(AXES, self.thread_vars, self.threads, strict=True):
+            stmt = _bind(stmt, var, tirx.IntImm("int32", extent), f"threadIdx.{axis}", {}, self.span)
+        for position, (var, extent) in enumerate(zip(self.grid_vars, self.grid_extents, strict=True)):
+            outermost = position == len(self.grid_vars) - 1
+            annotations = {ANNOTATION: self._attributes()} if outermost else {}
+            stmt = _bind(stmt, var, extent, f"blockIdx.{AXES[position]}", annotations, self.span)
+        return stmt
+
+    def _attributes(self) -> dict[str, object]:
+        return {
+            "threads": list(self.threads),
+            "threads_given": int(self.threads_given),
+            "prelude": self.prelude,
+            "cluster_dims": list(self.cluster_dims),
+        }
+
+
+def _bind(
+    body: S.Stmt,
+    var: ir.Var,
+    extent: ir.Expr,
+    tag: str,
+    annotations: dict[str, object],
+    span: ir.Span | None,
+) -> S.Stmt:
+    thread = tirx.IterVar(None, var, tirx.IterVar.ThreadIndex, tag)
+    zero = tirx.IntImm("int32", 0)
+    return S.For(var, zero, extent, S.ForKind.THREAD_BINDING, body, thread, annotations, span=span)
+
+
+def is_launch(stmt: S.Stmt) -> bool:
+    """Whether `stmt` is the outermost loop of a launch nest."""
+    return isinstance(stmt, S.For) and ANNOTATION in stmt.annotations
+
+
+def from_stmt(stmt: S.For) -> Launch:
+    """Read the nest back; the inverse of `Launch.to_stmt`."""
+    attributes = stmt.annotations[ANNOTATION]
+    loops: dict[str, S.For] = {}
+    inner: S.Stmt = stmt
+    while "threadIdx.x" not in loops:
+        assert isinstance(inner, S.For) and inner.thread_binding is not None
+        loops[inner.thread_binding.thread_tag] = inner
+        inner = inner.body
+    grid = [loops[f"blockIdx.{axis}"] for axis in AXES if f"blockIdx.{axis}" in loops]
+    threads = [loops[f"threadIdx.{axis}"] for axis in AXES]
+    x, y, z = (loop.loop_var for loop in threads)
+    return Launch(
+        grid_vars=tuple(loop.loop_var for loop in grid),
+        grid_extents=tuple(loop.extent for loop in grid),
+        thread_vars=(x, y, z),
+        threads=_triple(attributes["threads"]),
+        threads_given=bool(attributes["threads_given"]),
+        prelude=str(attributes["prelude"]),
+        cluster_dims=_triple(attributes["cluster_dims"]),
+        body=inner,
+        span=stmt.span,
+    )
+
+
+def _triple(values: object) -> tuple[int, int, int]:
+    x, y, z = (int(value) for value in values)  # type: ignore[attr-defined]
+    return x, y, z
+
+
+def launches(body: S.Stmt) -> Iterator[S.For]:
+    """The launch nests of a function body in program order, also inside host branches and loops."""
+    from tile_core.ir.visit import statements
+
+    return (stmt for stmt in statements(body) if is_launch(stmt))
