@@ -1,0 +1,4 @@
+"""Errors raised by the dtypes part."""
+
+from __future__ import annotations
+

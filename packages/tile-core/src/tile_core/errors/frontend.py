@@ -1,0 +1,4 @@
+"""Errors raised by the frontend part."""
+
+from __future__ import annotations
+

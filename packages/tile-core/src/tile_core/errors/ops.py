@@ -1,0 +1,4 @@
+"""Errors raised by the ops part."""
+
+from __future__ import annotations
+

@@ -1,0 +1,4 @@
+"""Errors raised by the plugins part."""
+
+from __future__ import annotations
+
