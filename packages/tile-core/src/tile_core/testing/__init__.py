@@ -1,0 +1,7 @@
+"""The conformance kit for backends. Needs pytest and torch."""
+
+from tile_core.testing.conformance import BackendConformance
+from tile_core.testing.program import Program, ProgramTable
+from tile_core.testing.run import Run
+
+__all__ = ["BackendConformance", "Program", "ProgramTable", "Run"]

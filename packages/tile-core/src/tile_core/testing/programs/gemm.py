@@ -1,0 +1,159 @@
+"""Matrix products of tiles: every transposition, odd extents, tails, accumulation."""
+
+from __future__ import annotations
+
+import torch
+
+import tile_core.language as T
+from tile_core.testing.program import ProgramTable
+from tile_core.testing.run import Run
+
+TABLE = ProgramTable("gemm")
+
+
+def matmul(m, n, k, bm, bn, bk, dtype="float32", accum="float32", trans_a=False, trans_b=False, stages=0, relu=False):
+    """A tiled GEMM in the natural formulation; used by the programs below."""
+    a_shape, b_shape = ((k, m) if trans_a else (m, k)), ((n, k) if trans_b else (k, n))
+    a_tile, b_tile = ((bk, bm) if trans_a else (bm, bk)), ((bn, bk) if trans_b else (bk, bn))
+
+    @T.prim_func
+    def kernel(A: T.Tensor(a_shape, dtype), B: T.Tensor(b_shape, dtype), C: T.Tensor((m, n), accum)):
+        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=128) as (bx, by):
+            a = T.alloc_shared(a_tile, dtype)
+            b = T.alloc_shared(b_tile, dtype)
+            c = T.alloc_fragment((bm, bn), accum)
+            T.clear(c)
+            for ko in T.Pipelined(T.ceildiv(k, bk), num_stages=stages):
+                if trans_a:
+                    T.copy(A[ko * bk, by * bm], a)
+                else:
+                    T.copy(A[by * bm, ko * bk], a)
+                if trans_b:
+                    T.copy(B[bx * bn, ko * bk], b)
+                else:
+                    T.copy(B[ko * bk, bx * bn], b)
+                T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
+            if relu:
+                for i, j in T.Parallel(bm, bn):
+                    c[i, j] = T.max(c[i, j], 0)
+            T.copy(c, C[by * bm, bx * bn])
+
+    return kernel
+
+
+def _check(run: Run, m: int, n: int, k: int, *blocks: int, **options: object) -> None:
+    dtype, accum = str(options.get("dtype", "float32")), str(options.get("accum", "float32"))
+    a = run.integers(k, m, dtype=dtype) if options.get("trans_a") else run.integers(m, k, dtype=dtype)
+    b = run.integers(n, k, dtype=dtype) if options.get("trans_b") else run.integers(k, n, dtype=dtype)
+    c = run.empty(m, n, dtype=accum)
+    run(matmul(m, n, k, *blocks, **options), a, b, c)
+    left = a.double().T if options.get("trans_a") else a.double()
+    right = b.double().T if options.get("trans_b") else b.double()
+    expected = left @ right
+    run.equal(c, (expected.clamp(min=0) if options.get("relu") else expected).to(c.dtype))
+
+
+@TABLE(needs=("gemm",))
+def transpositions(run: Run) -> None:
+    for trans_a in (False, True):
+        for trans_b in (False, True):
+            _check(run, 64, 48, 96, 32, 48, 32, trans_a=trans_a, trans_b=trans_b)
+
+
+@TABLE(needs=("gemm",))
+def ragged_edges(run: Run) -> None:
+    _check(run, 61, 47, 53, 32, 32, 16)
+    _check(run, 1, 1, 1, 16, 16, 16)
+    _check(run, 130, 257, 33, 64, 64, 32, relu=True)
+
+
+@TABLE(needs=("gemm",))
+def tiles_of_odd_sizes(run: Run) -> None:
+    _check(run, 33, 21, 17, 11, 7, 5)
+    _check(run, 50, 100, 24, 25, 50, 8)
+
+
+@TABLE(case="C6", needs=("gemm",))
+def pipelined_with_uneven_steps(run: Run) -> None:
+    for block_k in (48, 80):
+        for stages in (0, 1, 2, 3):
+            _check(run, 64, 64, 200, 32, 32, block_k, stages=stages)
+
+
+@TABLE(case="G6", needs=("gemm",))
+def nothing_to_sum_gives_zeros(run: Run) -> None:
+    m, n = 40, 24
+    a, b, c = run.empty(m, 0), run.empty(0, n), run.empty(m, n)
+    run(matmul(m, n, 0, 32, 16, 16), a, b, c)
+    run.equal(c, torch.zeros(m, n))
+
+
+@TABLE(case="G1", needs=("gemm", "float16"))
+def short_tiles_along_k(run: Run) -> None:
+    for k in (8, 24, 40):
+        _check(run, 32, 32, k, 32, 32, k, dtype="float16")
+
+
+@TABLE(needs=("gemm", "bfloat16"))
+def bfloat16_inputs(run: Run) -> None:
+    _check(run, 96, 80, 72, 32, 40, 24, dtype="bfloat16")
+    _check(run, 65, 33, 71, 64, 32, 32, dtype="bfloat16", trans_b=True)
+
+
+@TABLE(needs=("gemm", "int8"))
+def int8_inputs(run: Run) -> None:
+    _check(run, 64, 48, 100, 32, 16, 32, dtype="int8", accum="int32")
+
+
+@TABLE(needs=("gemm", "float64"))
+def float64_inputs(run: Run) -> None:
+    _check(run, 20, 30, 40, 16, 16, 16, dtype="float64", accum="float64")
+
+
+@TABLE(case="C20", needs=("gemm",))
+def a_slice_of_a_shared_tile(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 48), T.float32), B: T.Tensor((32, 16), T.float32), C: T.Tensor((64, 16), T.float32)):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 48), T.float32)
+            b = T.alloc_shared((32, 16), T.float32)
+            c = T.alloc_fragment((64, 16), T.float32)
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a[:, :32], b, c, clear_accum=True)
+            T.copy(c, C)
+
+    a, b, c = run.integers(64, 48, dtype="float32"), run.integers(32, 16, dtype="float32"), run.empty(64, 16)
+    run(kernel, a, b, c)
+    run.equal(c, a[:, :32] @ b)
+
+
+@TABLE(needs=("gemm",))
+def mismatched_extents_are_refused(run: Run) -> None:
+    with run.raises(naming=["K", "32", "16"]):
+
+        @T.prim_func
+        def kernel(C: T.Tensor((16, 16), T.float32)):
+            with T.Kernel(1, threads=128):
+                a = T.alloc_shared((16, 32), T.float32)
+                b = T.alloc_shared((16, 16), T.float32)
+                c = T.alloc_fragment((16, 16), T.float32)
+                T.gemm(a, b, c)
+                T.copy(c, C)
+
+
+@TABLE(case="G4", needs=("gemm", "dynamic"))
+def a_symbolic_tile_is_refused(run: Run) -> None:
+    n = T.dynamic("n")
+    with run.raises(naming=["n"]):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((16, n), T.float32), C: T.Tensor((16, 16), T.float32)):
+            with T.Kernel(1, threads=128):
+                a = T.alloc_shared((16, n), T.float32)
+                b = T.alloc_shared((n, 16), T.float32)
+                c = T.alloc_fragment((16, 16), T.float32)
+                T.gemm(a, b, c)
+                T.copy(c, C)
+
+        run.compile(kernel)

@@ -1,0 +1,242 @@
+"""Copies, fills, regions and bounds."""
+
+from __future__ import annotations
+
+import torch
+
+import tile_core.language as T
+from tile_core.testing.program import ProgramTable
+from tile_core.testing.run import Run
+
+TABLE = ProgramTable("memory")
+
+
+@TABLE(case="C1")
+def padding_takes_the_safe_value(run: Run) -> None:
+    for safe in (0, -99):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((60, 60), T.int32), B: T.Tensor((64, 64), T.int32)):
+            with T.Kernel(1, threads=128):
+                s = T.alloc_shared((64, 64), T.int32)
+                if safe:
+                    T.annotate_safe_value({A: safe})
+                T.copy(A[0:64, 0:64], s)
+                T.copy(s, B)
+
+        a, b = run.integers(60, 60), run.empty(64, 64, dtype="int32")
+        run(kernel, a, b)
+        expected = torch.full((64, 64), safe, dtype=torch.int32)
+        expected[:60, :60] = a
+        run.equal(b, expected)
+
+
+@TABLE(case="C3")
+def nothing_is_written_past_the_end(run: Run) -> None:
+    n, block = 1000, 256
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float32), B: T.Tensor((n,), T.float32)):
+        with T.Kernel(T.ceildiv(n, block), threads=128) as bx:
+            s = T.alloc_shared((block,), T.float32)
+            T.copy(A[bx * block], s)
+            T.copy(s, B[bx * block])
+
+    a = run.randn(n)
+    b, behind = run.guarded(n)
+    run(kernel, a, b)
+    run.equal(b, a)
+    run.equal(behind, torch.full_like(behind, float("nan")))
+
+
+@TABLE(case="C4")
+def a_tile_at_an_unaligned_column(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32, 32), T.int32), B: T.Tensor((32, 40), T.int32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((32, 32), T.int32)
+            T.copy(A, s)
+            T.copy(s, B[0:32, 1:33])
+
+    a, b = run.integers(32, 32), run.empty(32, 40, dtype="int32")
+    expected = b.clone()
+    expected[:, 1:33] = a
+    run(kernel, a, b)
+    run.equal(b, expected)
+
+
+@TABLE(case="C5")
+def any_number_of_threads_copies_a_tile(run: Run) -> None:
+    for threads in (2, 3, 17, 31):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((24, 10), T.float16), B: T.Tensor((24, 10), T.float16)):
+            with T.Kernel(1, threads=threads):
+                s = T.alloc_shared((24, 10), T.float16)
+                T.copy(A, s)
+                T.copy(s, B)
+
+        a, b = run.randn(24, 10, dtype="float16"), run.empty(24, 10, dtype="float16")
+        run(kernel, a, b)
+        run.equal(b, a)
+
+
+@TABLE(case="C8")
+def a_negative_constant_index_counts_from_the_end(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), T.int32), B: T.Tensor((2,), T.int32)):
+        with T.Kernel(1, threads=32):
+            B[0] = A[-1]
+            B[-1] = A[-8]
+
+    b = run.empty(2, dtype="int32")
+    run(kernel, torch.arange(8, dtype=torch.int32, device=run.device), b)
+    run.equal(b, [7, 0])
+
+
+@TABLE(case="C8")
+def reads_before_the_start_give_the_safe_value(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((1024,), T.int32), B: T.Tensor((4, 4), T.int32)):
+        with T.Kernel(1, threads=32):
+            for t, lane in T.Parallel(4, 4):
+                B[t, lane] = A[t + lane - 2]
+
+    a, b = torch.arange(1, 1025, dtype=torch.int32, device=run.device), run.empty(4, 4, dtype="int32")
+    run(kernel, a, b)
+    run.equal(b, [[0, 0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5]])
+
+
+@TABLE(case="C10")
+def one_element_with_conversion(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), T.int64), B: T.Tensor((4,), T.int32)):
+        with T.Kernel(1, threads=32):
+            T.copy(A[2], B[1])
+
+    a, b = run.tensor([1, 2, 2**33 + 5, 4], "int64"), torch.zeros(4, dtype=torch.int32, device=run.device)
+    run(kernel, a, b)
+    run.equal(b, [0, 5, 0, 0])
+
+
+@TABLE(case="C13", needs=("dynamic",))
+def a_slice_of_dynamic_length(run: Run) -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float32), B: T.Tensor((1024,), T.float32)):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((1024,), T.float32)
+            T.fill(s, -1.0)
+            T.copy(A[0:n], s[0:n])
+            T.copy(s, B)
+
+    for length in (0, 1, 7, 1000, 1024):
+        a, b = run.randn(length), run.empty(1024)
+        run(kernel, a, b)
+        run.equal(b, torch.cat([a, torch.full((1024 - length,), -1.0)]))
+
+
+@TABLE(case="C14", needs=("dynamic",))
+def fill_of_a_range_of_global_memory(run: Run) -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((300,), T.float32), R: T.Tensor((2,), T.int32)):
+        with T.Kernel(1, threads=64):
+            T.fill(X[0:128], 1.0)
+            T.fill(X[R[0] : R[1]], 2.0)
+
+    x = torch.zeros(300, device=run.device)
+    run(kernel, x, run.tensor([130, 299], "int32"))
+    run.equal(x, torch.tensor([1.0] * 128 + [0.0] * 2 + [2.0] * 169 + [0.0]))
+
+
+@TABLE(case="C15")
+def nested_guards_never_read_out_of_bounds(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((128,), T.float32), B: T.Tensor((140,), T.float32)):
+        with T.Kernel(1, threads=64):
+            for j in T.Parallel(140):
+                i = j - 4
+                B[j] = T.if_then_else(i >= 0, T.if_then_else(i < 128, A[i], 7.0), 8.0)
+
+    a, b = run.randn(128), run.empty(140)
+    run(kernel, a, b)
+    run.equal(b, torch.cat([torch.full((4,), 8.0), a, torch.full((8,), 7.0)]))
+
+
+@TABLE(case="V13", needs=("dynamic", "bfloat16"))
+def dynamic_elementwise_with_tails(run: Run) -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.bfloat16), B: T.Tensor((n,), T.bfloat16), C: T.Tensor((n,), T.bfloat16)):
+        with T.Kernel(T.ceildiv(n, 256), threads=128) as bx:
+            for i in T.Parallel(256):
+                C[bx * 256 + i] = A[bx * 256 + i] + B[bx * 256 + i]
+
+    compiled = run.compile(kernel)
+    for length in (1000, 1, 7, 0, 256, 257):
+        a, b = run.randn(length, dtype="bfloat16"), run.randn(length, dtype="bfloat16")
+        c, behind = run.guarded(length, dtype="bfloat16")
+        compiled(a, b, c)
+        run.equal(c, a + b)
+        run.equal(behind, torch.full_like(behind, float("nan")))
+
+
+@TABLE(case="V10")
+def vectorised_and_unrolled_ranges(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), T.float32), B: T.Tensor((8,), T.float32), C: T.Tensor((8,), T.float32)):
+        with T.Kernel(1, threads=1):
+            for i in T.vectorized(4, 8):
+                B[i] = A[i]
+            for i in T.unroll(0, 8, 2):
+                C[i] = 1.0
+
+    a, b, c = run.randn(8), torch.zeros(8), torch.zeros(8)
+    run(kernel, a, b, c)
+    run.equal(b, torch.cat([torch.zeros(4), a[4:]]))
+    run.equal(c, [1.0, 0.0] * 4)
+
+
+@TABLE()
+def rows_and_columns_of_odd_tiles(run: Run) -> None:
+    for m, n, bm, bn in ((1, 1, 8, 8), (17, 31, 8, 16), (100, 3, 32, 4), (64, 64, 64, 64), (13, 257, 7, 96)):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((m, n), T.float32), B: T.Tensor((n, m), T.float32)):
+            with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=96) as (bx, by):
+                s = T.alloc_shared((bm, bn), T.float32)
+                f = T.alloc_fragment((bn, bm), T.float32)
+                T.copy(A[by * bm, bx * bn], s)
+                for i, j in T.Parallel(bn, bm):
+                    f[i, j] = s[j, i]
+                T.copy(f, B[bx * bn, by * bm])
+
+        a, b = run.randn(m, n), run.empty(n, m)
+        run(kernel, a, b)
+        run.equal(b, a.T)
+
+
+@TABLE()
+def shape_mismatch_is_refused(run: Run) -> None:
+    with run.raises(ValueError, naming=["A", "S", "64", "32"]):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((64,), T.float32)):
+            with T.Kernel(1, threads=32):
+                S = T.alloc_shared((32,), T.float32)
+                T.copy(A, S)
+
+
+@TABLE()
+def a_region_outside_its_buffer_is_refused(run: Run) -> None:
+    with run.raises(naming=["S"]):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((64,), T.float32)):
+            with T.Kernel(1, threads=32):
+                S = T.alloc_shared((32,), T.float32)
+                T.fill(S[16:48], 0)
+
+        run.compile(kernel)

@@ -1,0 +1,200 @@
+"""Arithmetic that compilers like to get wrong: division, NaN, infinities, wrapping, conversions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+import tile_core.language as T
+from tile_core.testing.program import ProgramTable
+from tile_core.testing.run import Run
+
+TABLE = ProgramTable("dtypes")
+SPECIAL = [0.0, -0.0, 1.0, -1.5, float("inf"), float("-inf"), float("nan"), 3.4e38, 1e-40, 2.5]
+
+
+@TABLE(case="D9")
+def integer_division_floors_and_truncates(run: Run) -> None:
+    values = list(range(-7, 8))
+    n = len(values)
+    for divisor in (3, -3):
+        for constant in (True, False):
+
+            @T.prim_func
+            def kernel(A: T.Tensor((n,), T.int32), D: T.Tensor((1,), T.int32), Out: T.Tensor((4, n), T.int32)):
+                with T.Kernel(1, threads=32):
+                    for i in T.Parallel(n):
+                        d = divisor if constant else D[0]
+                        Out[0, i] = A[i] // d
+                        Out[1, i] = A[i] % d
+                        Out[2, i] = T.truncdiv(A[i], d)
+                        Out[3, i] = T.truncmod(A[i], d)
+
+            out = run.empty(4, n, dtype="int32")
+            run(kernel, run.tensor(values, "int32"), run.tensor([divisor], "int32"), out)
+            truncated = [int(v / divisor) for v in values]
+            run.equal(out[0], [v // divisor for v in values])
+            run.equal(out[1], [v % divisor for v in values])
+            run.equal(out[2], truncated)
+            run.equal(out[3], [v - t * divisor for v, t in zip(values, truncated, strict=True)])
+
+
+@TABLE(case="D10")
+def float_floor_division_is_refused(run: Run) -> None:
+    with run.raises(TypeError):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((4,), T.float32)):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(4):
+                    A[i] = A[i] // 2.0
+
+
+@TABLE()
+def special_values_are_not_algebra(run: Run) -> None:
+    n = len(SPECIAL)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float32), Out: T.Tensor((6, n), T.float32)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                x = A[i]
+                Out[0, i] = x - x
+                Out[1, i] = x * 0.0
+                Out[2, i] = T.if_then_else(x != x, 1.0, 0.0)
+                Out[3, i] = T.if_then_else(x == x, 1.0, 0.0)
+                Out[4, i] = T.if_then_else(x != 1.0, 1.0, 0.0)
+                Out[5, i] = x / x
+
+    a, out = run.tensor(SPECIAL), run.empty(6, n)
+    run(kernel, a, out)
+    expected = torch.stack([a - a, a * 0, (a != a).float(), (a == a).float(), (a != 1).float(), a / a])
+    run.equal(out, expected)
+
+
+@TABLE(case="R14")
+def minimum_and_maximum_propagate_nan(run: Run) -> None:
+    n = len(SPECIAL)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float32), Out: T.Tensor((4, n), T.float32)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                Out[0, i] = T.max(A[i], 1.0)
+                Out[1, i] = T.max(1.0, A[i])
+                Out[2, i] = T.min(A[i], 1.0)
+                Out[3, i] = T.min(1.0, A[i])
+
+    a, out = run.tensor(SPECIAL), run.empty(4, n)
+    run(kernel, a, out)
+    one = torch.ones(n)
+    run.equal(out, torch.stack([torch.maximum(a, one)] * 2 + [torch.minimum(a, one)] * 2))
+
+
+@TABLE(case="D6", needs=("bfloat16",))
+def mathematical_functions(run: Run) -> None:
+    names = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sigmoid", "abs", "floor", "ceil", "sin", "cos", "erf")
+    values = SPECIAL + [0.1, 0.7, 20.0, -20.0, 88.0, 100.0, -100.0, 5.3, -0.3, 3.0, 1e-3, 700.0]
+    n = len(values)
+    for dtype in ("float32", "float16", "bfloat16"):
+        for name in names:
+            function = getattr(T, name)
+
+            @T.prim_func
+            def kernel(A: T.Tensor((n,), dtype), Out: T.Tensor((n,), dtype)):
+                with T.Kernel(1, threads=32):
+                    for i in T.Parallel(n):
+                        Out[i] = function(A[i])
+
+            a, out = run.tensor(values, dtype), run.empty(n, dtype=dtype)
+            run(kernel, a, out)
+            expected = getattr(torch, name)(a.double()).to(out.dtype)
+            # float32 functions of large arguments (sin, cos of 3.4e38) are compared where the argument is reduced exactly
+            rows = a.abs() < 1e6 if name in ("sin", "cos") else torch.ones_like(a, dtype=torch.bool)
+            rows |= ~a.isfinite()
+            tiny = torch.finfo(torch.float32).tiny
+            flushed = (a.abs() > 0) & (a.abs() < tiny)
+            rows &= ~flushed
+            tolerance = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+            run.close(out[rows], expected[rows], rtol=tolerance, atol=tolerance)
+
+
+@TABLE(case="D7")
+def constants_keep_their_bits(run: Run) -> None:
+    @T.prim_func
+    def kernel(Out: T.Tensor((3,), T.float32)):
+        with T.Kernel(1, threads=32):
+            Out[0] = T.ceil(T.float32(8388608.5))
+            Out[1] = T.float32(0.1)
+            Out[2] = T.infinity("float32")
+
+    out = run.empty(3)
+    run(kernel, out)
+    run.equal(out, torch.tensor([8388608.0, 0.1, math.inf]))
+
+
+@TABLE(case="D14")
+def a_double_variable_keeps_its_range(run: Run) -> None:
+    @T.prim_func
+    def kernel(Out: T.Tensor((1,), T.float64)):
+        with T.Kernel(1, threads=32):
+            v = T.alloc_var("float64", init=1e300)
+            Out[0] = v
+
+    out = run.empty(1, dtype="float64")
+    run(kernel, out)
+    run.equal(out, torch.tensor([1e300], dtype=torch.float64))
+
+
+@TABLE(case="D15", needs=("bfloat16",))
+def scalar_parameters(run: Run) -> None:
+    @T.prim_func
+    def kernel(Out: T.Tensor((2,), T.float32), x: T.bfloat16, n: T.uint32):
+        with T.Kernel(1, threads=32):
+            Out[0] = x
+            Out[1] = T.cast(n, "float32")
+
+    out = run.empty(2)
+    run(kernel, out, 1.5, 7)
+    run.equal(out, [1.5, 7.0])
+
+
+@TABLE()
+def integers_wrap_and_shift(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((6,), T.int32), Out: T.Tensor((5, 6), T.int32), Narrow: T.Tensor((6,), T.int8)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(6):
+                Out[0, i] = A[i] * A[i]
+                Out[1, i] = A[i] >> 1
+                Out[2, i] = A[i] << 3
+                Out[3, i] = (A[i] & 12) | (A[i] ^ 3)
+                Out[4, i] = ~A[i]
+                Narrow[i] = T.cast(A[i], "int8")
+
+    a = run.tensor([-1, 0, 5, -100, 2**31 - 1, -(2**31)], "int32")
+    out, narrow = run.empty(5, 6, dtype="int32"), run.empty(6, dtype="int8")
+    run(kernel, a, out, narrow)
+    run.equal(out, torch.stack([a * a, a >> 1, a << 3, (a & 12) | (a ^ 3), ~a]))
+    run.equal(narrow, a.to(torch.int8))
+
+
+@TABLE(case="V6")
+def logic_on_booleans(run: Run) -> None:
+    n = 1000
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.bool), B: T.Tensor((n,), T.bool), Out: T.Tensor((5, n), T.bool)):
+        with T.Kernel(1, threads=96):
+            for i in T.Parallel(n):
+                Out[0, i] = ~A[i]
+                Out[1, i] = not A[i]
+                Out[2, i] = A[i] & B[i]
+                Out[3, i] = A[i] | B[i]
+                Out[4, i] = A[i] ^ B[i]
+
+    a, b = run.integers(n, low=0, high=2, dtype="bool"), run.integers(n, low=0, high=2, dtype="bool")
+    out = run.empty(5, n, dtype="bool")
+    run(kernel, a, b, out)
+    run.equal(out, torch.stack([~a, ~a, a & b, a | b, a ^ b]))

@@ -1,0 +1,145 @@
+"""Reductions and scans over tiles of any extent, by any number of threads."""
+
+from __future__ import annotations
+
+import torch
+
+import tile_core.language as T
+from tile_core.testing.program import ProgramTable
+from tile_core.testing.run import Run
+
+TABLE = ProgramTable("reduce")
+
+
+@TABLE(case="R1", needs=("reduce",))
+def one_value_a_thread(run: Run) -> None:
+    for n in (1, 7, 33, 48, 96, 100):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), T.float32), Out: T.Tensor((3,), T.float32)):
+            with T.Kernel(1, threads=n):
+                f = T.alloc_fragment((n,), T.float32)
+                total = T.alloc_fragment((1,), T.float32)
+                largest = T.alloc_fragment((1,), T.float32)
+                smallest = T.alloc_fragment((1,), T.float32)
+                T.copy(A, f)
+                T.reduce_sum(f, total)
+                T.reduce_max(f, largest)
+                T.reduce_min(f, smallest)
+                Out[0] = total[0]
+                Out[1] = largest[0]
+                Out[2] = smallest[0]
+
+        out = run.empty(3)
+        run(kernel, torch.arange(1, n + 1, dtype=torch.float32, device=run.device), out)
+        run.equal(out, [n * (n + 1) / 2, n, 1])
+
+
+@TABLE(case="R6", needs=("scan",))
+def cumsum_both_axes_and_directions(run: Run) -> None:
+    for dim in (0, 1):
+        for reverse in (False, True):
+
+            @T.prim_func
+            def kernel(A: T.Tensor((32, 64), T.float32), B: T.Tensor((32, 64), T.float32)):
+                with T.Kernel(1, threads=256):
+                    s = T.alloc_shared((32, 64), T.float32)
+                    T.copy(A, s)
+                    T.cumsum(s, dim=dim, reverse=reverse)
+                    T.copy(s, B)
+
+            b = run.empty(32, 64)
+            ones = torch.ones(32, 64, device=run.device)
+            run(kernel, ones, b)
+            expected = ones.flip(dim).cumsum(dim).flip(dim) if reverse else ones.cumsum(dim)
+            run.equal(b, expected)
+
+
+def _row_reduction(run: Run, name: str, expected: torch.Tensor, values: torch.Tensor, clear: bool = True) -> None:
+    m, n = values.shape
+    reduce = getattr(T, name)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), T.float32), Out: T.Tensor((m,), T.float32)):
+        with T.Kernel(1, threads=128):
+            f = T.alloc_fragment((m, n), T.float32)
+            out = T.alloc_fragment((m,), T.float32)
+            T.copy(A, f)
+            T.copy(Out, out)
+            if name == "reduce_abssum":
+                T.reduce_abssum(f, out, dim=1)
+            else:
+                reduce(f, out, dim=1, clear=clear)
+            T.copy(out, Out)
+
+    out = torch.full((m,), 3.0, device=run.device)
+    run(kernel, values, out)
+    run.close(out, expected)
+
+
+@TABLE(needs=("reduce",))
+def rows_of_odd_length(run: Run) -> None:
+    for shape in ((1, 1), (3, 7), (5, 100), (16, 3), (7, 131)):
+        a = run.randn(*shape)
+        _row_reduction(run, "reduce_sum", a.sum(1), a)
+        _row_reduction(run, "reduce_max", a.amax(1), a)
+        _row_reduction(run, "reduce_min", a.amin(1), a)
+        _row_reduction(run, "reduce_absmax", a.abs().amax(1), a)
+        _row_reduction(run, "reduce_abssum", a.abs().sum(1), a)
+
+
+@TABLE(needs=("reduce",))
+def without_clear_combines_with_the_old_value(run: Run) -> None:
+    a = run.randn(9, 33)
+    old = torch.full((9,), 3.0)
+    _row_reduction(run, "reduce_sum", a.sum(1) + old, a, clear=False)
+    _row_reduction(run, "reduce_max", torch.maximum(a.amax(1), old), a, clear=False)
+    _row_reduction(run, "reduce_min", torch.minimum(a.amin(1), old), a, clear=False)
+
+
+@TABLE(case="V15", needs=("reduce", "bfloat16"))
+def sum_into_a_narrower_fragment(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32, 64), T.float32), Out: T.Tensor((32,), T.bfloat16)):
+        with T.Kernel(1, threads=128):
+            f = T.alloc_fragment((32, 64), T.float32)
+            out = T.alloc_fragment((32,), T.bfloat16)
+            T.copy(A, f)
+            T.reduce_sum(f, out, dim=1)
+            T.copy(out, Out)
+
+    a, out = run.integers(32, 64, dtype="float32"), run.empty(32, dtype="bfloat16")
+    run(kernel, a, out)
+    run.equal(out, a.sum(1).bfloat16())
+
+
+@TABLE(case="R11", needs=("reduce",))
+def absolute_values_of_integers(run: Run) -> None:
+    for dtype in ("int8", "int16", "uint8", "int32"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8, 50), dtype), Out: T.Tensor((8,), dtype)):
+            with T.Kernel(1, threads=64):
+                f = T.alloc_fragment((8, 50), dtype)
+                out = T.alloc_fragment((8,), dtype)
+                T.copy(A, f)
+                T.reduce_absmax(f, out, dim=1)
+                T.copy(out, Out)
+
+        low = 0 if dtype == "uint8" else -100
+        a, out = run.integers(8, 50, low=low, high=100, dtype=dtype), run.empty(8, dtype=dtype)
+        run(kernel, a, out)
+        run.equal(out, a.to(torch.int64).abs().amax(1))
+
+
+@TABLE(case="R13", needs=("reduce",))
+def bitwise_reduction_of_floats_is_refused(run: Run) -> None:
+    with run.raises(ValueError, naming=["float32"]):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((4, 4), T.float32)):
+            with T.Kernel(1, threads=32):
+                f = T.alloc_fragment((4, 4), T.float32)
+                out = T.alloc_fragment((4,), T.float32)
+                T.copy(A, f)
+                T.reduce_bitand(f, out, dim=1)
