@@ -1,0 +1,156 @@
+"""The repository's commands. `nox -l` lists them; what follows `--` goes to the tool that the session runs.
+
+Every session works in one virtual environment, `.nox/tile`: TVM and torch are large, and installing them once is most
+of the set-up. An environment remembers what was installed from which metadata, so that a session whose requirements
+have not changed starts at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import nox
+from nox.command import CommandFailed
+
+ROOT = Path(__file__).parent
+PACKAGES = ("tile-core", "tile-cpu", "tile-cuda", "tile-rocm", "tile-metal", "tile-ascend")
+SOURCES = [f"packages/{package}/src" for package in PACKAGES]
+TOY_PLUGINS = ("tile-toy", "tile-broken", "tile-clash")
+MAX_LINES = 700
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "tests", "docs"]
+
+
+def _group(name: str) -> list[str]:
+    return list(nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), name))
+
+
+class Environment:
+    """A virtual environment under `.nox` with this repository's packages installed in place."""
+
+    def __init__(self, session: nox.Session, name: str = "tile") -> None:
+        self.session = session
+        self.path = Path(session.cache_dir).resolve().parent / name
+        self.bin = self.path / ("Scripts" if os.name == "nt" else "bin")
+        self.python = str(self.bin / "python")
+        if not Path(self.python).exists():
+            session.run(sys.executable, "-m", "virtualenv", "--quiet", str(self.path), external=True)
+
+    def pip(self, *arguments: str) -> None:
+        """`pip install` in this environment."""
+        self.session.run(self.python, "-m", "pip", "install", "--quiet", *arguments, external=True)
+
+    def group(self, name: str) -> Environment:
+        """Install the packages in place and the dependency group `name`, unless that was done from this metadata."""
+        requirements = _group(name)
+        metadata = [ROOT / "packages" / package / "pyproject.toml" for package in PACKAGES]
+        parts = [sys.version, *requirements, *(path.read_text(encoding="utf-8") for path in metadata)]
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        stamp = self.path / f"installed-{name}"
+        if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
+            return self
+        self.session.log(f"installing the group {name!r}; the first installation downloads TVM and torch")
+        self.pip(*_group("build"))
+        editable = [part for package in PACKAGES for part in ("-e", f"packages/{package}")]
+        self.pip("--no-build-isolation", *editable, *requirements)
+        stamp.write_text(digest, encoding="utf-8")
+        return self
+
+    def run(self, *arguments: str, **env: str) -> None:
+        """Run this environment's Python, with `env` added to the process's variables."""
+        self.session.run(self.python, *arguments, env=env, external=True)
+
+    def tool(self, name: str, *arguments: str, **env: str) -> None:
+        """Run a command that this environment installed."""
+        self.session.run(str(self.bin / name), *arguments, env=env, external=True)
+
+
+@nox.session(default=False)
+def quickstart(session: nox.Session) -> None:
+    """Compile and check the kernels of examples/quickstart.py on the best target of this machine."""
+    Environment(session).group("torch").run("examples/quickstart.py", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests of every package, one process a package."""
+    environment = Environment(session).group("test")
+    failed = [package for package in PACKAGES if not _tests_pass(environment, package)]
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
+
+
+def _tests_pass(environment: Environment, package: str) -> bool:
+    try:
+        environment.run("-m", "pytest", f"packages/{package}/tests", *environment.session.posargs)
+    except CommandFailed:
+        return False
+    return True
+
+
+def _declare_tests(package: str) -> None:
+    @nox.session(name=f"tests-{package}", default=False)
+    def session_of_package(session: nox.Session) -> None:
+        if not _tests_pass(Environment(session).group("test"), package):
+            session.error(f"failed: {package}")
+
+    session_of_package.__doc__ = f"Run the tests of {package}."
+
+
+for _package in PACKAGES:
+    _declare_tests(_package)
+
+
+@nox.session(name="plugin-toy", default=False)
+def plugin_toy(session: nox.Session) -> None:
+    """Install and test the example plugins (working, broken, clashing) in an environment of their own."""
+    environment = Environment(session, "plugin-toy").group("test")
+    folders = [f"examples/plugins/{plugin}" for plugin in TOY_PLUGINS]
+    environment.pip("--no-build-isolation", "--no-deps", *(part for folder in folders for part in ("-e", folder)))
+    environment.run("-m", "pytest", "examples/plugins", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, format, the layering of imports and the size of files."""
+    environment = Environment(session).group("lint")
+    environment.tool("ruff", "check", ".")
+    environment.tool("ruff", "format", "--check", ".")
+    environment.tool("lint-imports", "--no-logo", PYTHONPATH=os.pathsep.join(SOURCES))
+    _check_sizes(session)
+
+
+def _check_sizes(session: nox.Session) -> None:
+    files = [path for pattern in ("packages/**/*.py", "examples/**/*.py", "*.py") for path in ROOT.glob(pattern)]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    long = [f"{path.relative_to(ROOT)}: {lines} lines" for path, lines in lengths.items() if lines > MAX_LINES]
+    if long:
+        session.error(f"no file is longer than {MAX_LINES} lines; split\n" + "\n".join(long))
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types with mypy in strict mode."""
+    Environment(session).group("types").run("-m", "mypy", *SOURCES, *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Check the generated pages, run every snippet and build the pages with warnings as errors."""
+    environment = Environment(session).group("test").group("docs")
+    environment.run("docs/generate.py", "--check")
+    environment.run("-m", "pytest", "docs", "README.md", "CONTRIBUTING.md", *session.posargs)
+    shutil.rmtree(ROOT / "site", ignore_errors=True)
+    environment.tool("sphinx-build", "-n", "-W", "--keep-going", "-q", "-d", ".nox/doctrees", "docs", "site")
+
+
+@nox.session(name="bench-cpu", default=False)
+def bench_cpu(session: nox.Session) -> None:
+    """Measure the CPU backend against torch."""
+    Environment(session).group("torch").run("benchmarks/cpu.py", *session.posargs)
