@@ -1,0 +1,94 @@
+"""Rules over dtypes that the language exports as functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from tile_core.dtypes.dtype import AnyDType, DType, as_dtype
+from tile_core.errors.dtypes import GemmDTypeError, UnknownDTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FP8_VARIANT_FACT = "fp8_variant"
+"""The fact of a target that names the encoding of its float8 hardware: "fn" (OCP, the default) or "fnuz"."""
+
+
+def get_tvm_dtype(value: AnyDType) -> DType:
+    """The dtype of any accepted spelling; the same as `as_dtype`, under TileLang's name."""
+    return as_dtype(value)
+
+
+def is_float4(value: AnyDType) -> bool:
+    """Whether `value` is a 4-bit float, packed or one a byte."""
+    return as_dtype(value).is_float4()
+
+
+def is_float4_e2m1fn(value: AnyDType) -> bool:
+    """Whether `value` is the packed 4-bit float."""
+    return as_dtype(value).is_float4_e2m1fn()
+
+
+def is_float4_e2m1_unpacked(value: AnyDType) -> bool:
+    """Whether `value` is the 4-bit float that takes a byte."""
+    return as_dtype(value).is_float4_e2m1_unpacked()
+
+
+def is_f8f6f4_family(value: AnyDType) -> bool:
+    """Whether `value` is a float of 8, 6 or 4 bits: the types that some matrix instructions mix."""
+    return as_dtype(value).family in ("float8", "float6", "float4")
+
+
+def validate_gemm_ab_dtypes(
+    a_dtype: AnyDType,
+    b_dtype: AnyDType,
+    *,
+    a_in_tmem: bool = False,
+    allow_f8f6f4_mixed: bool = False,
+) -> None:
+    """Check that A and B can be multiplied: equal dtypes, or two narrow floats where the instruction mixes them.
+
+    Args:
+        a_in_tmem: A lies in tensor memory, whose dtype the instruction itself decides.
+        allow_f8f6f4_mixed: the chosen instruction mixes floats of 8, 6 and 4 bits.
+
+    Raises:
+        GemmDTypeError: the operands cannot be multiplied together.
+
+    >>> validate_gemm_ab_dtypes("float8_e4m3fn", "float6_e2m3fn", allow_f8f6f4_mixed=True)
+    """
+    a, b = as_dtype(a_dtype), as_dtype(b_dtype)
+    if a_in_tmem or a == b:
+        return
+    if allow_f8f6f4_mixed and is_f8f6f4_family(a) and is_f8f6f4_family(b):
+        return
+    raise GemmDTypeError(f"gemm cannot multiply A of {a} with B of {b}", remedy="cast one operand to the other's dtype")
+
+
+def determine_fp8_type(
+    fp8_format: Literal["e4m3", "e5m2"] = "e4m3", *, facts: Mapping[str, Any] | None = None
+) -> DType:
+    """The float8 type that the hardware computes with, from the target's facts.
+
+    Args:
+        fp8_format: which of the two formats.
+        facts: a target's `Capabilities.facts`; `None` asks the target that `auto` selects.
+
+    Raises:
+        UnknownDTypeError: another format.
+
+    >>> determine_fp8_type("e4m3", facts={"fp8_variant": "fnuz"})
+    DType('float8_e4m3fnuz')
+    """
+    names = {"e4m3": {"fn": "float8_e4m3fn", "fnuz": "float8_e4m3fnuz"}, "e5m2": {"fn": "float8_e5m2", "fnuz": "float8_e5m2fnuz"}}
+    if fp8_format not in names:
+        raise UnknownDTypeError(f"{fp8_format!r} is no float8 format", remedy="use 'e4m3' or 'e5m2'")
+    found = _default_facts() if facts is None else facts
+    return as_dtype(names[fp8_format][found.get(FP8_VARIANT_FACT, "fn")])
+
+
+def _default_facts() -> Mapping[str, Any]:
+    from tile_core.targets import capabilities_of, select_target
+
+    facts: Mapping[str, Any] = capabilities_of(select_target(None)).facts
+    return facts
