@@ -52,12 +52,12 @@ PATH: Kind[Path] = Kind("a path", lambda text: Path(text).expanduser(), lambda v
 
 def integer(low: int, high: int | None = None) -> Kind[int]:
     """Whole numbers from `low` to `high`, both included."""
-
     accepted = f"a whole number, {low} or more" if high is None else f"a whole number from {low} to {high}"
 
     def valid(value: object) -> bool:
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        return is_integer and value >= low and (high is None or value <= high)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        return value >= low and (high is None or value <= high)
 
     def parse(text: str) -> int | None:
         digits = text.strip()
@@ -228,7 +228,7 @@ class CoreSettings(Settings):
     )
     target = Setting("TILE_TARGET", TEXT, "auto", "The target used where a kernel names none: a kind, JSON, or `auto`.")
     plugins_strict = Setting(
-        "TILE_PLUGINS_STRICT", FLAG, False, "Whether a backend that cannot be loaded is an error even where it is unused."
+        "TILE_PLUGINS_STRICT", FLAG, False, "Whether a backend that fails to load is an error even where it is unused."
     )
     num_threads: Setting[int | None] = Setting(
         "TILE_NUM_THREADS",
