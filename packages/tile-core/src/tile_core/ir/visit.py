@@ -13,14 +13,43 @@ import tvm_ffi
 from tvm.tirx import stmt as S
 
 
+class _Carrier:
+    """Takes a callback's exception past TVM's C++ frames, which would turn it into a `RuntimeError`."""
+
+    def __init__(self) -> None:
+        self._raised: BaseException | None = None
+
+    def unary(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda node: self._run(callback, node)
+
+    def binary(self, callback: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        return lambda node, mutator: self._run(callback, node, mutator)
+
+    def _run(self, callback: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return callback(*arguments)
+        except BaseException as error:
+            self._raised = self._raised or error
+            raise
+
+    def __enter__(self) -> _Carrier:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None and self._raised is not None and error is not self._raised:
+            raise self._raised from None
+
+
 def walk(root: Any, *callbacks: tuple[Any, Callable[[Any], Any]]) -> None:
     """Call the first callback whose type matches, parents before children."""
-    tvm_ffi.structural_walk(root, list(callbacks))
+    with _Carrier() as carrier:
+        tvm_ffi.structural_walk(root, [(kind, carrier.unary(call)) for kind, call in callbacks], order="pre")
 
 
 def mutate(root: Any, *callbacks: tuple[Any, Callable[[Any, Any], Any]]) -> Any:
     """Rewrite with callbacks `(node, mutator) -> node`; the callback owns its node's children."""
-    return tvm_ffi.structural_mutate(root, list(callbacks))
+    with _Carrier() as carrier:
+        return tvm_ffi.structural_mutate(root, [(kind, carrier.binary(call)) for kind, call in callbacks])
 
 
 def collect(root: Any, kind: Any) -> list[Any]:
