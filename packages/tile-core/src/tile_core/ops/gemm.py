@@ -1,0 +1,178 @@
+"""`tile.gemm`: C += A @ B on tiles (C = A @ B with `clear_accum`).
+
+Accumulation is explicit: float operands of at most 32 bits accumulate in float32 (float64 if an operand or C is float64),
+integers in C's dtype, which must have at least 32 bits; the sum is converted to C's dtype once per call. Terms are added in
+ascending k by the portable lowering; a backend may add them in another order.
+
+Attributes: `transpose_a`, `transpose_b`, `policy` (0 square, 1 full row, 2 full column: how warps split the tile where there are
+warps). `clear_accum` is a bool-valued operand, a constant or a device expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.ops import GemmDTypeError, GemmShapeError, GemmSymbolicError
+from tile_core.ir.regions import constant
+from tile_core.ir.visit import sequence
+from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
+from tile_core.ops.build import (
+    Cell,
+    Tile,
+    bits,
+    cast,
+    int32,
+    is_bool,
+    is_float,
+    parallel,
+    serial,
+    shape_text,
+    widened,
+    zero,
+)
+from tile_core.ops.numerics import accumulator, convert
+from tile_core.ops.rules import inside
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_SIDES = ("a", "b", "c")
+
+
+def transposed(call: OpCall, side: str) -> bool:
+    """Whether operand `a` or `b` is stored transposed."""
+    return bool(call.attrs.get(f"transpose_{side}", 0))
+
+
+def sizes(call: OpCall) -> tuple[int, int, int]:
+    """M, N and K of a checked call."""
+    a, c = Tile(call.region("a")).shape[-2:], Tile(call.region("c")).shape[-2:]
+    (m, n), k = c, a[0] if transposed(call, "a") else a[1]
+    assert m is not None and n is not None and k is not None
+    return m, n, k
+
+
+def check(call: OpCall) -> None:
+    """Rank, shape and dtype rules of the module's docstring."""
+    tiles = {side: Tile(call.region(side)) for side in _SIDES}
+    for side, tile in tiles.items():
+        _check_matrix(call, side.upper(), tile)
+    _check_sizes(call, tiles)
+    _check_dtypes(call, tiles)
+    inside(call, *tiles.values())
+
+
+def _check_matrix(call: OpCall, side: str, tile: Tile) -> None:
+    if tile.rank < 2 or any(extent != 1 for extent in tile.shape[:-2]):
+        raise GemmShapeError(
+            f"gemm: {side} = {tile} has shape {shape_text(tile.extents)}; it must be a matrix, with leading axes of 1",
+            remedy="pass a 2-D buffer or slice the leading axes",
+            span=call.source_span,
+        )
+    for axis in (-2, -1):
+        if tile.shape[axis] is None:
+            raise GemmSymbolicError(
+                f"gemm: axis {tile.rank + axis} of {side} = {tile} is {tile.extents[axis]}, which is not a constant",
+                remedy="use a constant tile size; copies pad what lies beyond the tensor with zeros",
+                span=call.source_span,
+            )
+
+
+def _check_sizes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
+    (am, ak), (bk, bn), (cm, cn) = (tuple(tiles[side].shape[-2:]) for side in _SIDES)
+    if transposed(call, "a"):
+        am, ak = ak, am
+    if transposed(call, "b"):
+        bk, bn = bn, bk
+    for name, left, right, sides in (("K", ak, bk, "ab"), ("M", am, cm, "ac"), ("N", bn, cn, "bc")):
+        if left != right:
+            first, second = (tiles[side] for side in sides)
+            raise GemmShapeError(
+                f"gemm: {name} is {left} in {sides[0].upper()} = {first} but {right} in {sides[1].upper()} = {second} "
+                f"(transpose_A={transposed(call, 'a')}, transpose_B={transposed(call, 'b')})",
+                remedy="check the tile shapes and the transpose flags",
+                span=call.source_span,
+            )
+
+
+def _check_dtypes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
+    a, b, c = (tiles[side].dtype for side in _SIDES)
+    narrow = all(is_float(dtype) and bits(dtype) <= 8 for dtype in (a, b))
+    if a != b and not narrow:
+        raise GemmDTypeError(
+            f"gemm: A = {tiles['a'].name} is {a} but B = {tiles['b'].name} is {b}",
+            remedy="convert one of them with a copy into a tile of the other's dtype",
+            span=call.source_span,
+        )
+    if is_bool(a) or is_float(a) != is_float(c) or (not is_float(c) and bits(c) < 32):
+        wanted = "a float accumulator" if is_float(a) else "an integer accumulator of at least 32 bits"
+        raise GemmDTypeError(
+            f"gemm: C = {tiles['c'].name} is {c}, but operands of {a} need {wanted}",
+            remedy="allocate C as float32 for float operands, int32 for integer operands",
+            span=call.source_span,
+        )
+
+
+def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
+    """`c += op(a) @ op(b)` in the accumulation dtype."""
+    a, b, c = (operands[side].reshape(operands[side].shape[-2:]) for side in _SIDES)
+    dtype = accumulator(a.dtype, b.dtype, c.dtype)
+    left, right = a.astype(dtype), b.astype(dtype)
+    product = (left.T if transposed(call, "a") else left) @ (right.T if transposed(call, "b") else right)
+    if not operands["clear_accum"]:
+        product = product + c.astype(dtype)
+    c[...] = convert(product, c.dtype)
+
+
+def lower(call: OpCall, context: LowerContext) -> S.Stmt:
+    """One accumulator an element of C: `PARALLEL` over M and N, serial over K."""
+    a, b, c = (Tile(call.region(side)) for side in _SIDES)
+    dtype = widened(a.dtype, b.dtype, c.dtype)
+    m, n, k = (int32(size) for size in sizes(call))
+
+    def element(index: list[ir.Expr]) -> S.Stmt:
+        row, column = index
+        total = Cell.new("acc", dtype)
+
+        def step(at: ir.Expr) -> S.Stmt:
+            left = cast(a.load(_matrix(a, at, row) if transposed(call, "a") else _matrix(a, row, at)), dtype)
+            right = cast(b.load(_matrix(b, column, at) if transposed(call, "b") else _matrix(b, at, column)), dtype)
+            return total.set(tirx.Add(total.get(), tirx.Mul(left, right)), call.span)
+
+        place = _matrix(c, row, column)
+        return sequence(
+            [
+                total.declare(call.span),
+                total.set(_initial(call, cast(c.load(place), dtype)), call.span),
+                serial(k, step, span=call.span),
+                c.store(total.get(), place, call.span),
+            ],
+            call.span,
+        )
+
+    return parallel([m, n], element, call.span)
+
+
+def _initial(call: OpCall, old: ir.Expr) -> ir.Expr:
+    clear = call.args["clear_accum"]
+    fixed = constant(clear)
+    if fixed is not None:
+        return zero(str(old.ty.dtype)) if fixed else old
+    return tirx.if_then_else(clear, zero(str(old.ty.dtype)), old)
+
+
+def _matrix(tile: Tile, row: ir.Expr, column: ir.Expr) -> list[ir.Expr]:
+    return [int32(0)] * (tile.rank - 2) + [row, column]
+
+
+GEMM = TileOp(
+    name="tile.gemm",
+    operands=(Operand("a", "r"), Operand("b", "r"), Operand("c", "rw"), Operand("clear_accum", "value")),
+    check=check,
+    reference=reference,
+    lower=lower,
+)
