@@ -133,7 +133,11 @@ def workloads(size: str, device: str) -> list[Workload]:
 
     x, y = torch.randn(rows, 1003, device=device), torch.empty(rows, 1003, device=device)
     a, b, c, c2 = (torch.randn(length, device=device) for _ in range(4))
-    z, w, zo = torch.randn(rows, 1000, device=device), torch.randn(1000, device=device), torch.empty(rows, 1000, device=device)
+    z, w, zo = (
+        torch.randn(rows, 1000, device=device),
+        torch.randn(1000, device=device),
+        torch.empty(rows, 1000, device=device),
+    )
     return [
         gemm(torch.float32, "float32", 1e-3),
         gemm(torch.bfloat16, "bfloat16", 0.5),
@@ -184,7 +188,9 @@ def milliseconds(call: Callable[[], object], device: str) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def medians(ours: Callable[[], object], peer: Callable[[], object], device: str, rounds: int = 15) -> tuple[float, float]:
+def medians(
+    ours: Callable[[], object], peer: Callable[[], object], device: str, rounds: int = 15
+) -> tuple[float, float]:
     """Medians of alternating calls, after a warm-up of both."""
     for call in (ours, peer, ours, peer):
         call()
@@ -193,7 +199,9 @@ def medians(ours: Callable[[], object], peer: Callable[[], object], device: str,
     return statistics.median(mine), statistics.median(theirs)
 
 
-def run(workload: Workload, target: str, device: str, show_source: bool, console: Console) -> tuple[tuple[str, ...], bool]:
+def run(
+    workload: Workload, target: str, device: str, show_source: bool, console: Console
+) -> tuple[tuple[str, ...], bool]:
     """Compile, check and time one workload: its row, and whether it was right."""
     workload.output.fill_(float("nan"))
     start = time.perf_counter()
@@ -225,14 +233,18 @@ def run(workload: Workload, target: str, device: str, show_source: bool, console
 def main() -> int:
     """The command line; the exit status is 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--target", default="auto", help="a target such as cpu or interpret (default: the best present)")
+    parser.add_argument(
+        "--target", default="auto", help="a target such as cpu or interpret (default: the best present)"
+    )
     parser.add_argument("--size", choices=("small", "full"), default="full", help="extents of the workloads")
     parser.add_argument("--show-source", action="store_true", help="print the generated code of every kernel")
     options = parser.parse_args()
     console = Console()
     target = tl.select_target(options.target)
     device = tl.device_of(target)
-    table = Table("kernel", "target", "largest error", "time", "rate", "torch / ours", "compile", title="tile quickstart")
+    table = Table(
+        "kernel", "target", "largest error", "time", "rate", "torch / ours", "compile", title="tile quickstart"
+    )
     for column in table.columns[2:]:
         column.justify = "right"
     all_right = True

@@ -94,7 +94,22 @@ def minimum_and_maximum_propagate_nan(run: Run) -> None:
 
 @TABLE(case="D6", needs=("bfloat16",))
 def mathematical_functions(run: Run) -> None:
-    names = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sigmoid", "abs", "floor", "ceil", "sin", "cos", "erf")
+    names = (
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "sqrt",
+        "rsqrt",
+        "tanh",
+        "sigmoid",
+        "abs",
+        "floor",
+        "ceil",
+        "sin",
+        "cos",
+        "erf",
+    )
     values = SPECIAL + [0.1, 0.7, 20.0, -20.0, 88.0, 100.0, -100.0, 5.3, -0.3, 3.0, 1e-3, 700.0]
     n = len(values)
     for dtype in ("float32", "float16", "bfloat16"):
