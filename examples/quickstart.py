@@ -21,6 +21,8 @@ from rich.table import Table
 import tile_core as tl
 import tile_core.language as T
 
+ROUNDS = 15
+
 
 def gemm_relu(M: int, N: int, K: int, dtype: str, block_M: int = 128, block_N: int = 128, block_K: int = 64):
     """C = relu(A @ B), accumulated in float32."""
@@ -133,11 +135,8 @@ def workloads(size: str, device: str) -> list[Workload]:
 
     x, y = torch.randn(rows, 1003, device=device), torch.empty(rows, 1003, device=device)
     a, b, c, c2 = (torch.randn(length, device=device) for _ in range(4))
-    z, w, zo = (
-        torch.randn(rows, 1000, device=device),
-        torch.randn(1000, device=device),
-        torch.empty(rows, 1000, device=device),
-    )
+    z, zo = torch.randn(rows, 1000, device=device), torch.empty(rows, 1000, device=device)
+    w = torch.randn(1000, device=device)
     return [
         gemm(torch.float32, "float32", 1e-3),
         gemm(torch.bfloat16, "bfloat16", 0.5),
@@ -188,19 +187,17 @@ def milliseconds(call: Callable[[], object], device: str) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def medians(
-    ours: Callable[[], object], peer: Callable[[], object], device: str, rounds: int = 15
-) -> tuple[float, float]:
+def medians(ours: Callable[[], object], peer: Callable[[], object], device: str) -> tuple[float, float]:
     """Medians of alternating calls, after a warm-up of both."""
     for call in (ours, peer, ours, peer):
         call()
-    times = [(milliseconds(ours, device), milliseconds(peer, device)) for _ in range(rounds)]
+    times = [(milliseconds(ours, device), milliseconds(peer, device)) for _ in range(ROUNDS)]
     mine, theirs = zip(*times, strict=True)
     return statistics.median(mine), statistics.median(theirs)
 
 
 def run(
-    workload: Workload, target: str, device: str, show_source: bool, console: Console
+    workload: Workload, target: object, device: str, show_source: bool, console: Console
 ) -> tuple[tuple[str, ...], bool]:
     """Compile, check and time one workload: its row, and whether it was right."""
     workload.output.fill_(float("nan"))

@@ -36,7 +36,7 @@ class Launch:
             stmt = _bind(stmt, var, tirx.IntImm("int32", extent), f"threadIdx.{axis}", {}, self.span)
         for position, (var, extent) in enumerate(zip(self.grid_vars, self.grid_extents, strict=True)):
             outermost = position == len(self.grid_vars) - 1
-            annotations = {ANNOTATION: self._attributes()} if outermost else {}
+            annotations: dict[str, object] = {ANNOTATION: self._attributes()} if outermost else {}
             stmt = _bind(stmt, var, extent, f"blockIdx.{AXES[position]}", annotations, self.span)
         return stmt
 

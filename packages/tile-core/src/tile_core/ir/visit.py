@@ -1,13 +1,13 @@
 """Walking and rewriting tile programs.
 
-Thin names over `tvm_ffi.structural_walk/mutate`, whose typed callbacks run in C++ and enter Python only on the nodes asked
-for. A mutator that rebuilds a statement passes `span` on.
+Thin names over `tvm_ffi.structural_walk/mutate`, whose typed callbacks run in C++ and enter Python only on the
+nodes asked for. A mutator that rebuilds a statement passes `span` on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import tvm_ffi
 from tvm.tirx import stmt as S
@@ -32,10 +32,10 @@ class _Carrier:
             self._raised = self._raised or error
             raise
 
-    def __enter__(self) -> _Carrier:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and self._raised is not None and error is not self._raised:
             raise self._raised from None
 

@@ -23,8 +23,8 @@ class CompileRequest:
 class Artifact:
     """A compiled kernel as bytes and JSON: what the cache stores and a runtime loads.
 
-    `report` holds JSON values only: shared bytes, registers, vector widths, guards. `persistent=False` keeps it out of the
-    disk cache.
+    `report` holds JSON values only: shared bytes, registers, vector widths, guards. `persistent=False` keeps it out
+    of the disk cache.
     """
 
     files: Mapping[str, bytes]

@@ -1,7 +1,7 @@
 """A fragment layout: logical index of a tile to (thread, register), with optional replication.
 
-A replicated element lives in several threads at once; the replica is one more input of the thread map. What a thread holds
-is `local_extent` registers, and an element sits in the same register in each of its replicas.
+A replicated element lives in several threads at once; the replica is one more input of the thread map. What a thread
+holds is `local_extent` registers, and an element sits in the same register in each of its replicas.
 """
 
 from __future__ import annotations
@@ -153,9 +153,7 @@ class Fragment:
         threads, local = self.threads, self.local_extent
 
         def copy_of(index: Sequence[Any]) -> Any:
-            return sum(
-                i // extent * steps[axis] for axis, (i, extent) in enumerate(zip(index, self.shape, strict=True))
-            )
+            return sum(i // self.shape[axis] * steps[axis] for axis, i in enumerate(index))
 
         def inside(index: Sequence[Any]) -> list[Any]:
             return [i % extent for i, extent in zip(index, self.shape, strict=True)]

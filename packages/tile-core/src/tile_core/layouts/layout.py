@@ -75,7 +75,8 @@ class Layout:
     @functools.cached_property
     def flat(self) -> Table:
         """The physical index of every element, linearised row-major over `output_shape`; shape `shape`."""
-        return np.ravel_multi_index(tuple(np.moveaxis(self.table, -1, 0)), self.output_shape).astype(np.int64)
+        flat: Table = np.ravel_multi_index(tuple(np.moveaxis(self.table, -1, 0)), self.output_shape).astype(np.int64)
+        return flat
 
     @property
     def is_injective(self) -> bool:

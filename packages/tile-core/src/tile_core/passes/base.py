@@ -26,7 +26,9 @@ class Pass(Protocol):
 
     name: ClassVar[str]
 
-    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc: ...
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The program after the pass."""
+        ...
 
 
 Observer = Callable[[str, tirx.PrimFunc], None]

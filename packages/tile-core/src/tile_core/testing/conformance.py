@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tile_core.testing.programs import PROGRAMS
 from tile_core.testing.program import Program
+from tile_core.testing.programs import PROGRAMS
 from tile_core.testing.run import Run
 
 

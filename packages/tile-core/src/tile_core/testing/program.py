@@ -1,6 +1,7 @@
 """A conformance program: a small kernel, its inputs and its right answer, written once and run on every backend.
 
-A program is an ordinary function that takes a `Run`. It asks for what it needs by capability, never by the name of a backend.
+A program is an ordinary function that takes a `Run`. It asks for what it needs by capability, never by the name of a
+backend.
 """
 
 from __future__ import annotations

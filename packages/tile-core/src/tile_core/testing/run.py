@@ -1,7 +1,7 @@
 """What a conformance program works with: compile, call, make inputs, compare.
 
-Outputs are poisoned before a call, so that an element that nobody wrote cannot pass. Inputs come from a seeded generator whose
-seed is the program's name: a failure repeats.
+Outputs are poisoned before a call, so that an element that nobody wrote cannot pass. Inputs come from a seeded
+generator whose seed is the program's name: a failure repeats.
 """
 
 from __future__ import annotations

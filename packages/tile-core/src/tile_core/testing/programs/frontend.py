@@ -328,7 +328,7 @@ def chained_comparison_and_elif(run: Run) -> None:
             for i in T.serial(9):
                 if 0 < A[i] < 3:
                     B[i] = 1
-                elif A[i] >= 3 and A[i] != 5 or A[i] == -4:
+                elif (A[i] >= 3 and A[i] != 5) or A[i] == -4:
                     B[i] = 2
                 else:
                     B[i] = 3

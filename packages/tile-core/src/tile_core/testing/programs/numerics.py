@@ -11,6 +11,10 @@ from tile_core.testing.program import ProgramTable
 from tile_core.testing.run import Run
 
 TABLE = ProgramTable("dtypes")
+FUNCTIONS = (
+    *("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh"),
+    *("sigmoid", "abs", "floor", "ceil", "sin", "cos", "erf"),
+)
 SPECIAL = [0.0, -0.0, 1.0, -1.5, float("inf"), float("-inf"), float("nan"), 3.4e38, 1e-40, 2.5]
 
 
@@ -94,26 +98,10 @@ def minimum_and_maximum_propagate_nan(run: Run) -> None:
 
 @TABLE(case="D6", needs=("bfloat16",))
 def mathematical_functions(run: Run) -> None:
-    names = (
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "sqrt",
-        "rsqrt",
-        "tanh",
-        "sigmoid",
-        "abs",
-        "floor",
-        "ceil",
-        "sin",
-        "cos",
-        "erf",
-    )
-    values = SPECIAL + [0.1, 0.7, 20.0, -20.0, 88.0, 100.0, -100.0, 5.3, -0.3, 3.0, 1e-3, 700.0]
+    values = [*SPECIAL, 0.1, 0.7, 20.0, -20.0, 88.0, 100.0, -100.0, 5.3, -0.3, 3.0, 1e-3, 700.0]
     n = len(values)
     for dtype in ("float32", "float16", "bfloat16"):
-        for name in names:
+        for name in FUNCTIONS:
             function = getattr(T, name)
 
             @T.prim_func
@@ -125,7 +113,7 @@ def mathematical_functions(run: Run) -> None:
             a, out = run.tensor(values, dtype), run.empty(n, dtype=dtype)
             run(kernel, a, out)
             expected = getattr(torch, name)(a.double()).to(out.dtype)
-            # float32 functions of large arguments (sin, cos of 3.4e38) are compared where the argument is reduced exactly
+            # sin and cos are compared where the argument is reduced exactly; denormal inputs may be flushed to zero
             rows = a.abs() < 1e6 if name in ("sin", "cos") else torch.ones_like(a, dtype=torch.bool)
             rows |= ~a.isfinite()
             tiny = torch.finfo(torch.float32).tiny
