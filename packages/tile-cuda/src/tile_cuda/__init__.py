@@ -1,0 +1,1 @@
+"""The CUDA backend of tile. `import tile_cuda.language as T` is its dialect."""

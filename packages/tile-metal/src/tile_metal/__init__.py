@@ -1,0 +1,1 @@
+"""The Metal backend of tile. `import tile_metal.language as T` is its dialect."""

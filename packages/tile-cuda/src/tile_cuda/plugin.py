@@ -1,0 +1,20 @@
+"""What this distribution hands to tile. Importing this module imports nothing heavy."""
+
+from __future__ import annotations
+
+from tile_core.plugins import Backend, hookimpl
+
+
+@hookimpl
+def tile_register_backend() -> Backend:
+    """The CUDA backend."""
+    return Backend(
+        name="cuda",
+        target_kinds=("cuda",),
+        dialect="tile_cuda.language",
+        detect="tile_cuda.target:detect",
+        parse_target="tile_cuda.target:parse_target",
+        capabilities="tile_cuda.target:capabilities",
+        compiler="tile_cuda.compiler:compile_kernel",
+        runtime="tile_cuda.runtime:load",
+    )

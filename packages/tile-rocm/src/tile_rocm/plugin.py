@@ -1,0 +1,20 @@
+"""What this distribution hands to tile. Importing this module imports nothing heavy."""
+
+from __future__ import annotations
+
+from tile_core.plugins import Backend, hookimpl
+
+
+@hookimpl
+def tile_register_backend() -> Backend:
+    """The ROCm backend."""
+    return Backend(
+        name="rocm",
+        target_kinds=("rocm", "hip"),
+        dialect="tile_rocm.language",
+        detect="tile_rocm.target:detect",
+        parse_target="tile_rocm.target:parse_target",
+        capabilities="tile_rocm.target:capabilities",
+        compiler="tile_rocm.compiler:compile_kernel",
+        runtime="tile_rocm.runtime:load",
+    )

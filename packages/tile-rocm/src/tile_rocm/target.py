@@ -1,0 +1,60 @@
+"""ROCm targets: which architectures there are, what each can do, and what hardware this machine has."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tile_core.errors import TargetSpecError
+from tile_core.plugins import Detection
+from tile_core.targets import Capabilities, Target
+from tile_core.targets.table import TargetTable, load_table
+
+_OPTIONS = ("arch",)
+
+
+@functools.cache
+def table() -> TargetTable:
+    """The architectures of `targets.yaml`."""
+    return load_table("tile_rocm")
+
+
+_KERNEL_DRIVER = Path("/dev/kfd")
+
+
+def detect() -> Detection:
+    """Whether this machine can run ROCm kernels of ours: not yet, and the reason names what was found."""
+    if not _KERNEL_DRIVER.exists():
+        return Detection(available=False, reason=f"no AMD GPU driver was found ({_KERNEL_DRIVER} does not exist)")
+    return Detection(available=False, reason="an AMD GPU driver was found, but tile-rocm does not generate code yet")
+
+
+def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
+    """The target for `kind` and its options; `arch` is the only option, by default the table's.
+
+    Raises:
+        TargetSpecError: an unknown option, or an architecture that the table does not list.
+
+    >>> str(parse_target("rocm", {"arch": "gfx942"}))
+    '{"kind": "rocm", "arch": "gfx942"}'
+    """
+    if unknown := sorted(set(options).difference(_OPTIONS)):
+        raise TargetSpecError(
+            f"the target {kind!r} has no option {unknown[0]!r}", remedy=f"its options are: {', '.join(_OPTIONS)}"
+        )
+    architecture = _architecture(options.get("arch", table().default))
+    return Target(kind="rocm", backend="rocm", options={"arch": architecture})
+
+
+def _architecture(name: object) -> str:
+    """The table's name of an architecture; features (`gfx942:sramecc+:xnack-`) do not change the facts."""
+    base = str(name).partition(":")[0]
+    table().capabilities(base)
+    return base
+
+
+def capabilities(target: Target) -> Capabilities:
+    """The facts about the target's architecture."""
+    return table().capabilities(target.option("arch"))
