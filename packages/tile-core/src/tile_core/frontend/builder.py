@@ -1,0 +1,196 @@
+"""The builder: what a traced function is executed against.
+
+Executing the function appends statements to the innermost open frame. The builder also knows where the user's program stands
+(the span every statement gets), which names are taken, and a clock of writes, by which a value read before a write and used
+after it is found (see `values.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.base import SourceSpan
+from tile_core.errors.frontend import HostAccessError, NoBuilderError, StatementInExpressionError
+from tile_core.frontend.writes import written_buffers
+from tile_core.ir.spans import to_tvm
+from tile_core.ir.visit import sequence
+
+
+@dataclass
+class Frame:
+    """An open region. `device` frames run any number of times; `loop` says how `break` leaves the frame."""
+
+    device: bool = False
+    loop: Any = None
+    stmts: list[S.Stmt] = field(default_factory=list)
+    ended: bool = False
+
+    def body(self, span: ir.Span | None = None) -> S.Stmt:
+        """The statements collected, as one."""
+        return sequence(self.stmts, span)
+
+
+@dataclass
+class Position:
+    """Where the user's program stands: the statement's span and the names that it is about to bind."""
+
+    span: SourceSpan | None = None
+    tvm_span: ir.Span | None = None
+    targets: tuple[str, ...] = ()
+
+
+class Builder:
+    """Collects the statements of one function."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.position = Position()
+        self.frames: list[Frame] = [Frame()]
+        self.kernel: Any = None
+        self.outputs: list[Any] = []
+        self.attributes: dict[str, Any] = {}
+        self.eager: Any = None
+        self.clock = 0
+        self.last_write: dict[ir.Var, int] = {}
+        self.broken_by: BaseException | None = None
+        self._names: dict[str, int] = {}
+        self._expression_only = 0
+
+    @property
+    def span(self) -> ir.Span | None:
+        """The TVM span of the user's current statement."""
+        return self.position.tvm_span
+
+    @property
+    def source_span(self) -> SourceSpan | None:
+        """The same place as errors carry it."""
+        return self.position.span
+
+    def at(self, span: SourceSpan | None, targets: tuple[str, ...] = ()) -> None:
+        """Move to the user's next statement, which binds `targets`."""
+        self.position = Position(span, to_tvm(span), targets)
+
+    def emit(self, stmt: S.Stmt) -> None:
+        """Append a statement to the innermost frame.
+
+        Raises:
+            HostAccessError: a statement that touches buffers, outside of a kernel.
+            StatementInExpressionError: inside a lazily evaluated part of an expression.
+        """
+        if self._expression_only:
+            raise StatementInExpressionError(
+                "a statement inside an expression that may not be evaluated", remedy="write an `if` statement"
+            )
+        written = written_buffers(stmt)
+        if self.kernel is None and (written or isinstance(stmt, S.Evaluate)):
+            raise HostAccessError(
+                "this statement works on buffers outside of `T.Kernel`", remedy="move it into `with T.Kernel(...)`"
+            )
+        if self.frames[-1].ended:
+            return
+        self.frames[-1].stmts.append(stmt)
+        if written:
+            self.clock += 1
+            for buffer in written:
+                self.last_write[buffer] = self.clock
+
+    def evaluate(self, call: ir.Expr) -> None:
+        """Append an expression for its effect."""
+        self.emit(S.Evaluate(call, self.span))
+
+    def unique_name(self, name: str) -> str:
+        """`name`, with a suffix if it is taken."""
+        count = self._names.get(name)
+        self._names[name] = 0 if count is None else count + 1
+        if count is None:
+            return name
+        candidate = f"{name}_{count + 1}"
+        return candidate if candidate not in self._names else self.unique_name(name)
+
+    def fresh_name(self, hint: str) -> str:
+        """A free name for something made by the current statement: the name it is assigned to, else `hint`."""
+        targets = self.position.targets
+        if targets:
+            self.position.targets = targets[1:]
+            hint = targets[0]
+        return self.unique_name(hint)
+
+    @contextlib.contextmanager
+    def frame(self, *, device: bool = False, loop: Any = None) -> Iterator[Frame]:
+        """Collect the statements emitted inside into a new frame; the caller makes a statement of them."""
+        opened = Frame(device, loop)
+        self.frames.append(opened)
+        depth = len(self.frames)
+        try:
+            yield opened
+        except BaseException as error:
+            self.broken_by = error
+            raise
+        finally:
+            del self.frames[depth - 1 :]
+
+    @contextlib.contextmanager
+    def expression_only(self) -> Iterator[None]:
+        """Refuse statements: what is traced inside may not be evaluated at run time."""
+        self._expression_only += 1
+        try:
+            yield
+        finally:
+            self._expression_only -= 1
+
+    def bind(self, name: str, value: ir.Expr) -> ir.Var:
+        """Bind an expression to an immutable variable."""
+        var = tirx.Var(self.unique_name(name), value.ty)
+        self.emit(S.Bind(var, value, self.span))
+        return var
+
+    @property
+    def in_device_code(self) -> bool:
+        """Whether the innermost frames run under a device condition or in a device loop."""
+        return any(frame.device for frame in self.frames)
+
+
+class _Active(threading.local):
+    """The builders of this thread, innermost last: several threads may trace at once."""
+
+    def __init__(self) -> None:
+        self.stack: list[Builder] = []
+
+
+_active = _Active()
+
+
+def current_builder() -> Builder:
+    """The builder of the function being traced.
+
+    Raises:
+        NoBuilderError: no function is being traced.
+    """
+    if not _active.stack:
+        raise NoBuilderError(
+            "this name of the tile language works only while a kernel is traced",
+            remedy="use it inside a function decorated with @T.prim_func, @T.macro or @tl.jit",
+        )
+    return _active.stack[-1]
+
+
+def active_builder() -> Builder | None:
+    """The builder of the function being traced, `None` outside a trace."""
+    return _active.stack[-1] if _active.stack else None
+
+
+@contextlib.contextmanager
+def building(builder: Builder) -> Iterator[Builder]:
+    """Make `builder` current."""
+    _active.stack.append(builder)
+    try:
+        yield builder
+    finally:
+        _active.stack.pop()

@@ -1,0 +1,131 @@
+"""From what stands between the brackets of `A[...]` to full-rank indices or a box.
+
+Negative constants count from the end, as in Python. A constant outside the buffer is refused; an expression is not, since a tile
+may hang over the edge and is guarded later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tile_core.errors.frontend import IndexCountError, IndexRangeError
+
+Index = Any
+"""A Python int or an `Expr` of integer dtype."""
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """A box: one start and extent a dimension, and which dimensions were written as slices."""
+
+    starts: tuple[Index, ...]
+    extents: tuple[Index, ...]
+    kept: tuple[bool, ...]
+
+
+def normalise(name: str, shape: tuple[Index, ...], key: Any) -> tuple[Index, ...] | Slicing:
+    """Full-rank indices when every axis is indexed, a `Slicing` when one is sliced.
+
+    Raises:
+        IndexCountError: the number of indices is not the rank, or an entry is no index.
+        IndexRangeError: a constant lies outside.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    if len(keys) != len(shape):
+        raise IndexCountError(
+            f"{name} has {len(shape)} dimensions and is indexed with {len(keys)}",
+            remedy="give one index or slice for each dimension",
+        )
+    if not any(isinstance(entry, slice) for entry in keys):
+        return tuple(_index(name, axis, entry, shape[axis]) for axis, entry in enumerate(keys))
+    boxes = [_box(name, axis, entry, shape[axis]) for axis, entry in enumerate(keys)]
+    return Slicing(
+        tuple(start for start, _ in boxes),
+        tuple(extent for _, extent in boxes),
+        tuple(isinstance(entry, slice) for entry in keys),
+    )
+
+
+def _box(name: str, axis: int, entry: Any, extent: Index) -> tuple[Index, Index]:
+    if not isinstance(entry, slice):
+        return _index(name, axis, entry, extent), 1
+    if entry.step is not None and not (isinstance(entry.step, int) and entry.step == 1):
+        raise IndexCountError(f"a slice of {name} has the step {entry.step}", remedy="use a loop with a step")
+    start = 0 if entry.start is None else _bound(name, axis, entry.start, extent)
+    stop = extent if entry.stop is None else _bound(name, axis, entry.stop, extent)
+    length = _length(start, stop)
+    if isinstance(length, int) and length < 0:
+        raise IndexRangeError(f"the slice {start}:{stop} of {name} on axis {axis} is negative", remedy="swap the bounds")
+    return start, length
+
+
+def _bound(name: str, axis: int, value: Any, extent: Index) -> Index:
+    """A slice bound: 0 to the extent, both included."""
+    bound = _scalar(name, value)
+    if not isinstance(bound, int):
+        return bound
+    counted = extent + bound if bound < 0 else bound
+    if isinstance(counted, int) and isinstance(extent, int) and not 0 <= counted <= extent:
+        raise IndexRangeError(
+            f"the slice bound {bound} of {name} lies outside axis {axis} of extent {extent}",
+            remedy="slices are not clamped: give bounds inside the buffer",
+        )
+    return counted
+
+
+def _index(name: str, axis: int, value: Any, extent: Index) -> Index:
+    index = _scalar(name, value)
+    if not isinstance(index, int):
+        return index
+    counted = extent + index if index < 0 else index
+    if isinstance(counted, int) and isinstance(extent, int) and not 0 <= counted < extent:
+        raise IndexRangeError(
+            f"the index {index} of {name} lies outside axis {axis} of extent {extent}",
+            remedy=f"use 0 to {extent - 1}, or a negative index from the end",
+        )
+    return counted
+
+
+def _scalar(name: str, value: Any) -> Index:
+    from tile_core.frontend.values import Expr, as_number, wrap
+    from tile_core.ir.regions import constant
+
+    if value is Ellipsis or value is None:
+        raise IndexCountError(f"{name} is indexed with {value!r}", remedy="write an index or a slice for each dimension")
+    if not isinstance(value, Expr):
+        if hasattr(value, "ty"):
+            value = wrap(value)
+        else:
+            number = _number(name, value, as_number)
+            return number
+    if not (value.dtype.is_integer or value.dtype.is_bool) or value.dtype.lanes != 1:
+        raise IndexCountError(f"{name} is indexed with a {value.dtype}", remedy='cast the index: T.cast(i, "int32")')
+    known = constant(value.ir)
+    if known is not None:
+        return known
+    return value.astype("int32") if value.dtype.is_bool else value
+
+
+def _number(name: str, value: Any, as_number: Any) -> int:
+    if isinstance(value, bool | float | str | list | tuple) or not hasattr(value, "__index__"):
+        raise IndexCountError(
+            f"{name} is indexed with {value!r} of type {type(value).__name__}", remedy="index with integers or slices"
+        )
+    return int(as_number(value))
+
+
+def _length(start: Index, stop: Index) -> Index:
+    """`stop - start`, simplified, so that `A[k * 32 : k * 32 + 32]` is 32 long."""
+    if isinstance(start, int) and isinstance(stop, int):
+        return stop - start
+    if isinstance(start, int) and start == 0:
+        return stop
+    from tvm import sym
+
+    from tile_core.frontend.values import wrap
+    from tile_core.ir.regions import constant
+
+    difference = sym.Analyzer().simplify((stop - start).ir)
+    known = constant(difference)
+    return wrap(difference) if known is None else known

@@ -1,0 +1,47 @@
+"""Which buffers a statement writes, by its outermost node; nested statements were seen when they were emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.ir.visit import walk
+from tile_core.ops.base import PREFIX
+
+
+def written_buffers(stmt: S.Stmt) -> Sequence[ir.Var]:
+    """The buffers that `stmt` itself may write. Of an opaque call that is every buffer it mentions."""
+    if isinstance(stmt, S.BufferStore):
+        return (stmt.buffer,)
+    if isinstance(stmt, S.Evaluate) and isinstance(stmt.value, ir.Call):
+        return _written_by_call(stmt.value)
+    return ()
+
+
+def _written_by_call(call: ir.Call) -> Sequence[ir.Var]:
+    name = str(getattr(call.op, "name", ""))
+    if name.startswith(PREFIX):
+        from tile_core.ops import OPS
+
+        op = OPS.get(name)
+        if op is not None:
+            return [
+                value.source
+                for operand, value in zip(op.operands, call.args, strict=True)
+                if "w" in operand.access and isinstance(value, ir.TensorRegion)
+            ]
+    return mentioned_buffers(call)
+
+
+def mentioned_buffers(expr: ir.Expr) -> list[ir.Var]:
+    """Every buffer that an expression mentions."""
+    found: list[ir.Var] = []
+
+    def visit(var: ir.Var) -> None:
+        if tirx.is_buffer_var(var):
+            found.append(var)
+
+    walk(expr, (ir.Var, visit))
+    return found
