@@ -42,6 +42,6 @@ ROWS: dict[str, tuple[Any, ...]] = {
 
 ALIASES: dict[str, str] = {'short': 'int16', 'int': 'int32', 'uint': 'uint32', 'long': 'int64', 'half': 'float16', 'float': 'float32', 'double': 'float64'}
 
-STRING_ALIASES: dict[str, str] = {'ulong': 'uint64', 'custom[tfloat32]': 'tfloat32', 'custom[tfloat32]32': 'tfloat32', 'custom[float4_e2m1_unpacked]8': 'float4_e2m1_unpacked'}
+STRING_ALIASES: dict[str, str] = {'ulong': 'uint64', 'custom[tfloat32]': 'tfloat32', 'custom[tfloat32]32': 'tfloat32', 'custom[float4_e2m1_unpacked]': 'float4_e2m1_unpacked', 'custom[float4_e2m1_unpacked]8': 'float4_e2m1_unpacked'}
 
 HINTS: dict[str, str] = {'fp16': 'float16', 'bf16': 'bfloat16', 'fp32': 'float32', 'fp64': 'float64', 'f16': 'float16', 'f32': 'float32', 'f64': 'float64', 'tf32': 'tfloat32', 'e4m3_float8': 'float8_e4m3', 'e5m2_float8': 'float8_e5m2', 'e4m3': 'float8_e4m3', 'e5m2': 'float8_e5m2', 'fp8': 'float8_e4m3', 'float8': 'float8_e4m3', 'i8': 'int8', 'i32': 'int32', 'i64': 'int64', 'u8': 'uint8', 'byte': 'uint8', 'char': 'int8', 'boolean': 'bool', 'bool_': 'bool', 'fp4': 'float4_e2m1fn', 'float4': 'float4_e2m1fn'}

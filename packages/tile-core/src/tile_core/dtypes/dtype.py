@@ -1,8 +1,9 @@
 """`DType`, the data type of a value in the tile language.
 
-It is a `str`: its value is its canonical name, so it can be given wherever a dtype string is expected (TVM, numpy, f-strings),
-and one object per type exists, so identity, equality and hashing agree. Like `numpy.dtype`, it also compares equal to every
-other spelling of the same type (`T.float32 == "float" == torch.float32`), whose hashes are their own.
+It is a `str`: its value is its canonical name, so it can be given wherever a dtype string is expected (TVM, numpy,
+f-strings), and one object per type exists, so identity, equality and hashing agree. Like `numpy.dtype`, it also
+compares equal to every other spelling of the same type (`T.float32 == "float" == torch.float32`), whose hashes are
+their own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tile_core.errors.dtypes import DTypeCallError, DTypeMappingError, UnknownDT
 Kind = Literal["bool", "int", "uint", "float", "handle", "void"]
 Encoding = Literal["ieee", "fn", "fnuz", "finite", "scale"]
 AnyDType = Any
-"""Every accepted spelling: `DType`, string, `torch.dtype`, `numpy.dtype` or scalar type, Python's `bool`/`int`/`float`, TVM type."""
+"""Every accepted spelling: `DType`, string, torch or numpy dtype, numpy scalar type, Python's `bool`, `int`, `float`."""
 
 MAX_LANES = 65535
 _VECTOR = re.compile(r"(.+?)x([1-9][0-9]*)")
@@ -28,7 +29,7 @@ _VECTOR = re.compile(r"(.+?)x([1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class FloatFormat:
-    """How the bits of a float are read: sign (absent in `scale`), exponent, mantissa; see `dtypes.yaml` for the encodings."""
+    """How the bits of a float are read: sign (absent in `scale`), exponent, mantissa; encodings as in `dtypes.yaml`."""
 
     exponent: int
     mantissa: int
@@ -61,12 +62,12 @@ class FloatFormat:
         """The largest finite value."""
         taken = 2 if self.encoding == "fn" else 1
         fraction = ((1 << self.mantissa + 1) - taken) / (1 << self.mantissa)
-        return cast(float, fraction * 2.0**self.max_exponent)
+        return float(fraction * 2.0**self.max_exponent)
 
     @property
     def smallest_normal(self) -> float:
         """The smallest positive normal value."""
-        return cast(float, 2.0 ** (int(self.signed) - self.bias))
+        return float(2.0 ** (int(self.signed) - self.bias))
 
     @property
     def smallest(self) -> float:
@@ -76,10 +77,10 @@ class FloatFormat:
     @property
     def epsilon(self) -> float:
         """The distance from 1 to the next larger value."""
-        return cast(float, 2.0**-self.mantissa)
+        return float(2.0**-self.mantissa)
 
 
-class DType(str):
+class DType(str):  # noqa: SLOT000 - there is one object a type
     """A data type. `DType("float32")`, `DType(torch.float32)` and `DType("float")` are one object.
 
     Calling it in a kernel converts: `T.float16(x)`.
@@ -100,7 +101,7 @@ class DType(str):
     lanes: int
     float_format: FloatFormat | None
 
-    def __new__(cls, value: AnyDType) -> DType:
+    def __new__(cls, value: AnyDType) -> DType:  # noqa: D102, PYI034 - it returns the one object that exists
         if type(value) is cls:
             return value
         name = value if isinstance(value, str) else foreign_name(value)

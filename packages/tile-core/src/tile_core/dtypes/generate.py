@@ -1,6 +1,6 @@
 """Makes `_table.py` and the documentation page from `dtypes.yaml`.
 
-The table is data; importing it must not cost a YAML parse (20 ms) in every process. Run after a change of `dtypes.yaml`:
+The table is data; importing it must not cost a YAML parse (20 ms) in every process. Run after changing `dtypes.yaml`:
 
     python -m tile_core.dtypes.generate [--docs docs/language/dtypes.md]
 """

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from tile_core.dtypes.dtype import AnyDType, DType, as_dtype
-from tile_core.errors.dtypes import GemmDTypeError, UnknownDTypeError
+from tile_core.errors.dtypes import GemmOperandDTypeError, UnknownDTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FP8_VARIANT_FACT = "fp8_variant"
 """The fact of a target that names the encoding of its float8 hardware: "fn" (OCP, the default) or "fnuz"."""
+
+FP8_TYPES = {
+    "e4m3": {"fn": "float8_e4m3fn", "fnuz": "float8_e4m3fnuz"},
+    "e5m2": {"fn": "float8_e5m2", "fnuz": "float8_e5m2fnuz"},
+}
 
 
 def get_tvm_dtype(value: AnyDType) -> DType:
@@ -49,11 +54,13 @@ def validate_gemm_ab_dtypes(
     """Check that A and B can be multiplied: equal dtypes, or two narrow floats where the instruction mixes them.
 
     Args:
+        a_dtype: the dtype of A.
+        b_dtype: the dtype of B.
         a_in_tmem: A lies in tensor memory, whose dtype the instruction itself decides.
         allow_f8f6f4_mixed: the chosen instruction mixes floats of 8, 6 and 4 bits.
 
     Raises:
-        GemmDTypeError: the operands cannot be multiplied together.
+        GemmOperandDTypeError: the operands cannot be multiplied together.
 
     >>> validate_gemm_ab_dtypes("float8_e4m3fn", "float6_e2m3fn", allow_f8f6f4_mixed=True)
     """
@@ -62,7 +69,9 @@ def validate_gemm_ab_dtypes(
         return
     if allow_f8f6f4_mixed and is_f8f6f4_family(a) and is_f8f6f4_family(b):
         return
-    raise GemmDTypeError(f"gemm cannot multiply A of {a} with B of {b}", remedy="cast one operand to the other's dtype")
+    raise GemmOperandDTypeError(
+        f"gemm cannot multiply A of {a} with B of {b}", remedy="cast one operand to the other's dtype"
+    )
 
 
 def determine_fp8_type(
@@ -80,11 +89,10 @@ def determine_fp8_type(
     >>> determine_fp8_type("e4m3", facts={"fp8_variant": "fnuz"})
     DType('float8_e4m3fnuz')
     """
-    names = {"e4m3": {"fn": "float8_e4m3fn", "fnuz": "float8_e4m3fnuz"}, "e5m2": {"fn": "float8_e5m2", "fnuz": "float8_e5m2fnuz"}}
-    if fp8_format not in names:
+    if fp8_format not in FP8_TYPES:
         raise UnknownDTypeError(f"{fp8_format!r} is no float8 format", remedy="use 'e4m3' or 'e5m2'")
     found = _default_facts() if facts is None else facts
-    return as_dtype(names[fp8_format][found.get(FP8_VARIANT_FACT, "fn")])
+    return as_dtype(FP8_TYPES[fp8_format][found.get(FP8_VARIANT_FACT, "fn")])
 
 
 def _default_facts() -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Makes the types that TVM does not have known to it.
 
-TVM asks two global functions for the code and the name of a `custom[...]` type; the codes are TileLang's, so that both agree
-about a printed program.
+TVM asks two global functions for the code and the name of a `custom[...]` type; the codes are TileLang's, so that both
+agree about a printed program.
 """
 
 from __future__ import annotations

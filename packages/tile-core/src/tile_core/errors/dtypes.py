@@ -5,9 +5,10 @@ from __future__ import annotations
 from tile_core.errors.base import TileError
 
 __all__ = [
+    "CastModeError",
     "DTypeCallError",
     "DTypeMappingError",
-    "GemmDTypeError",
+    "GemmOperandDTypeError",
     "IntegerLiteralError",
     "UnknownDTypeError",
     "UnknownDTypeObjectError",
@@ -17,7 +18,7 @@ __all__ = [
 class UnknownDTypeError(TileError, ValueError):
     """A string does not name a dtype of the tile language.
 
-    Names are written out: `float16`, `bfloat16`, `int32`, `float8_e4m3fn`, and `NAMExLANES` for vectors, as in `float32x4`.
+    Names are written out: `float16`, `bfloat16`, `int32`, `float8_e4m3fn`, and `NAMExLANES` for vectors (`float32x4`).
     The table is in the documentation under "Data types".
     """
 
@@ -27,8 +28,9 @@ class UnknownDTypeError(TileError, ValueError):
 class UnknownDTypeObjectError(TileError, TypeError):
     """An object was given where a dtype is expected, and it is none.
 
-    A dtype is `T.float32`, the string `"float32"`, `torch.float32`, `numpy.float32`, a `numpy.dtype`, or Python's `bool`, `int`
-    (int32) and `float` (float32). Complex, structured and byte-swapped types have no counterpart in the language.
+    A dtype is `T.float32`, the string `"float32"`, `torch.float32`, `numpy.float32`, a `numpy.dtype`, or Python's
+    `bool`, `int` (int32) and `float` (float32). Complex, structured and byte-swapped types have no counterpart in the
+    language.
     """
 
     code = "TILE-E0302"
@@ -44,11 +46,11 @@ class DTypeMappingError(TileError, ValueError):
     code = "TILE-E0303"
 
 
-class GemmDTypeError(TileError, ValueError):
+class GemmOperandDTypeError(TileError, ValueError):
     """The operands A and B of a matrix multiplication have dtypes that cannot be multiplied together.
 
-    A and B must have the same dtype. Only instructions for the narrow floats (4, 6 and 8 bits) mix them, where the target has
-    such instructions. Cast one operand to the other's dtype.
+    A and B must have the same dtype. Only instructions for the narrow floats (4, 6 and 8 bits) mix them, where the
+    target has such instructions. Cast one operand to the other's dtype.
     """
 
     code = "TILE-E0304"
@@ -71,3 +73,13 @@ class DTypeCallError(TileError, TypeError):
     """
 
     code = "TILE-E0306"
+
+
+class CastModeError(TileError, ValueError):
+    """A conversion was asked for with a rounding mode that does not exist, or without what the mode needs.
+
+    The modes are `rn` (nearest, ties to even), `rz` (toward zero), `rp` (up), `rm` (down) and `rs` (stochastic, which
+    needs `rbits=`, uniform uint32 values).
+    """
+
+    code = "TILE-E0307"
