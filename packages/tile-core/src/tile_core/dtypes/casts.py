@@ -55,9 +55,9 @@ def cast(
         values: one value an element, in `source.numpy`.
         source: the dtype of `values`.
         target: the dtype of the result.
-        rounding: for float targets; see the module. saturate: for float targets of 8 bits and fewer: whether overflow
-        gives the largest finite value. random_bits: uint32, for `rs`: the magnitude is rounded up where `random_bits /
-        2**32` is at least the distance to the
+        rounding: for float targets; see the module.
+        saturate: for float targets of 8 bits and fewer: whether overflow gives the largest finite value.
+        random_bits: uint32, for `rs`: the magnitude goes up where `random_bits / 2**32` is at least the distance to the
             upper neighbour.
 
     Raises:

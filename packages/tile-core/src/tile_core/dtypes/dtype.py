@@ -21,7 +21,7 @@ from tile_core.errors.dtypes import DTypeCallError, DTypeMappingError, UnknownDT
 Kind = Literal["bool", "int", "uint", "float", "handle", "void"]
 Encoding = Literal["ieee", "fn", "fnuz", "finite", "scale"]
 AnyDType = Any
-"""Every accepted spelling: `DType`, string, torch or numpy dtype, numpy scalar type, Python's `bool`, `int`, `float`."""
+"""Every accepted spelling: `DType`, string, torch or numpy dtype, numpy scalar type, Python's bool, int and float."""
 
 MAX_LANES = 65535
 _VECTOR = re.compile(r"(.+?)x([1-9][0-9]*)")

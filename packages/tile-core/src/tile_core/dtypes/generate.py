@@ -2,7 +2,8 @@
 
 The table is data; importing it must not cost a YAML parse (20 ms) in every process. Run after changing `dtypes.yaml`:
 
-    python -m tile_core.dtypes.generate [--docs docs/language/dtypes.md]
+    python -m tile_core.dtypes.generate
+    python -m tile_core.dtypes.generate --docs docs/language/dtypes.md
 """
 
 from __future__ import annotations
@@ -65,16 +66,17 @@ def table_source(data: Mapping[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the generated files."""
+    """Write `_table.py`, or with `--docs FILE` the page made from the table as it was imported."""
     parser = argparse.ArgumentParser(prog="python -m tile_core.dtypes.generate", description=__doc__)
-    parser.add_argument("--docs", type=Path, help="also write the documentation page here")
+    parser.add_argument("--docs", type=Path, help="write the documentation page here instead of the table")
     options = parser.parse_args(arguments)
-    (HERE / "_table.py").write_text(table_source(load()), encoding="utf-8")
-    if options.docs is not None:
-        from tile_core.dtypes.document import page
+    if options.docs is None:
+        (HERE / "_table.py").write_text(table_source(load()), encoding="utf-8")
+        return
+    from tile_core.dtypes.document import page
 
-        options.docs.parent.mkdir(parents=True, exist_ok=True)
-        options.docs.write_text(page(), encoding="utf-8")
+    options.docs.parent.mkdir(parents=True, exist_ok=True)
+    options.docs.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
