@@ -59,7 +59,8 @@ class RegionBoundsError(TileError, IndexError, ValueError):
 class GemmShapeError(TileError, ValueError):
     """The M, N or K of a matrix multiply disagree between its operands, or an operand is not a matrix.
 
-    A is [M, K] ([K, M] with `transpose_A`), B is [K, N] ([N, K] with `transpose_B`), C is [M, N]. Leading axes must be 1.
+    A is [M, K] ([K, M] with `transpose_A`), B is [K, N] ([N, K] with `transpose_B`), C is [M, N]. Leading axes must
+    be 1.
     """
 
     code = "TILE-E0204"
@@ -149,7 +150,10 @@ class MemoryOrderError(TileError, KeyError, ValueError):
 
 
 class ReducerError(TileError, ValueError):
-    """A reducer is used outside its order: `reducer_init`, any number of `reducer_update`, `finalize_reducer`, then reads."""
+    """A reducer is used outside its order.
+
+    The order is `reducer_init`, any number of `reducer_update`, `finalize_reducer`, then reads.
+    """
 
     code = "TILE-E0214"
 

@@ -11,6 +11,7 @@ SHARED = ("shared.dyn", "shared")
 FRAGMENT = "local.fragment"
 LOCAL = "local"
 VAR = "local.var"
+REDUCER = "local.reducer"
 
 
 def scope(buffer: ir.Var) -> str:

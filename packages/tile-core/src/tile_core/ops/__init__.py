@@ -4,12 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tile_core.ops.atomic import ATOMIC, ATOMIC_VALUE
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
-from tile_core.ops.copy import COPY
+from tile_core.ops.copy import ASYNC_COPY, COPY
 from tile_core.ops.fill import FILL
 from tile_core.ops.gemm import GEMM
+from tile_core.ops.im2col import IM2COL
+from tile_core.ops.print import PRINT, PRINT_MESSAGE, PRINT_VALUE
 from tile_core.ops.reduce import REDUCE
+from tile_core.ops.reducer import REDUCER_FINALIZE, REDUCER_INIT
+from tile_core.ops.scan import SCAN
+from tile_core.ops.transpose import TRANSPOSE
 
 __all__ = ["OPS", "LowerContext", "OpCall", "Operand", "TileOp"]
 
-OPS: Mapping[str, TileOp] = {op.name: op for op in (COPY, FILL, GEMM, REDUCE)}
+OPS: Mapping[str, TileOp] = {
+    op.name: op
+    for op in (
+        COPY,
+        ASYNC_COPY,
+        FILL,
+        GEMM,
+        REDUCE,
+        SCAN,
+        TRANSPOSE,
+        IM2COL,
+        ATOMIC,
+        ATOMIC_VALUE,
+        REDUCER_INIT,
+        REDUCER_FINALIZE,
+        PRINT,
+        PRINT_VALUE,
+        PRINT_MESSAGE,
+    )
+}

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from tvm import ir, sym, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.ir.regions import constant, scope
+from tile_core.dtypes import DType, as_dtype
+from tile_core.ir.regions import VAR, constant, scope
 
 PARALLEL = "tile.parallel"
 AXIS_NAMES = ("i", "j", "k", "l", "m", "n")
@@ -23,9 +24,9 @@ def int32(value: int) -> ir.Expr:
     return tirx.IntImm("int32", value)
 
 
-def dtype_of(expr: ir.Expr) -> str:
-    """The dtype of a scalar expression, as TVM spells it."""
-    return str(expr.ty.dtype)
+def dtype_of(expr: ir.Expr) -> DType:
+    """The dtype of a scalar expression."""
+    return as_dtype(str(expr.ty.dtype))
 
 
 def simplify(expr: ir.Expr) -> ir.Expr:
@@ -60,9 +61,9 @@ class Tile:
         return str(self.buffer.name)
 
     @property
-    def dtype(self) -> str:
-        """The element's dtype, as TVM spells it."""
-        return str(self.buffer.dtype)
+    def dtype(self) -> DType:
+        """The element's dtype."""
+        return as_dtype(str(self.buffer.dtype))
 
     @property
     def scope(self) -> str:
@@ -117,67 +118,39 @@ def shape_text(extents: Sequence[ir.Expr]) -> str:
     return "(" + ", ".join(str(extent) for extent in extents) + ("," if len(extents) == 1 else "") + ")"
 
 
-def cast(value: ir.Expr, dtype: str) -> ir.Expr:
+def cast(value: ir.Expr, dtype: DType) -> ir.Expr:
     """`value` as `dtype`; the same node where it already is."""
-    return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
+    return value if dtype_of(value) is dtype else tirx.Cast(dtype.tvm, value)
 
 
-def zero(dtype: str) -> ir.Expr:
-    """The constant 0 of `dtype`."""
-    return number(0, dtype)
-
-
-def number(value: float | int, dtype: str) -> ir.Expr:
+def number(value: float, dtype: DType) -> ir.Expr:
     """The constant `value` of `dtype`, rounded to it; what a narrow float cannot hold as a literal is a cast of one."""
-    if not is_float(dtype):
-        return tirx.IntImm(dtype, int(value))
-    if bits(dtype) >= 32 or value == 0:
-        return tirx.FloatImm(dtype, float(value))
-    return tirx.Cast(dtype, tirx.FloatImm("float32", float(value)))
+    if not dtype.is_float:
+        return tirx.IntImm(dtype.tvm, int(value))
+    if dtype.name in ("float32", "float64"):
+        return tirx.FloatImm(dtype.tvm, float(value))
+    return tirx.Cast(dtype.tvm, tirx.FloatImm("float32", float(value)))
 
 
-def is_float(dtype: str) -> bool:
-    """Whether `dtype` is a floating-point dtype of any width."""
-    return dtype.startswith(("float", "bfloat"))
-
-
-def is_bool(dtype: str) -> bool:
-    """Whether `dtype` is bool."""
-    return dtype == "bool"
-
-
-def is_signed(dtype: str) -> bool:
-    """Whether `dtype` is a signed integer."""
-    return dtype.startswith("int")
-
-
-def bits(dtype: str) -> int:
-    """Bits of one element."""
-    if is_bool(dtype):
-        return 8
-    return int(ir.PrimType(dtype).dtype.bits)
-
-
-def widened(*dtypes: str) -> str:
+def widened(*dtypes: DType) -> DType:
     """The dtype in which values of all `dtypes` are combined.
 
     Floats of at most 32 bits compute in float32, 64-bit ones in float64. Integers take the narrowest integer dtype that
     holds all of them (at most 64 bits); with a float among them they compute as float.
     """
-    if any(is_float(dtype) for dtype in dtypes):
-        return "float64" if any(is_float(dtype) and bits(dtype) == 64 for dtype in dtypes) else "float32"
+    if any(dtype.is_float for dtype in dtypes):
+        return DType("float64" if any(dtype.is_float and dtype.bits == 64 for dtype in dtypes) else "float32")
     if len(set(dtypes)) == 1:
         return dtypes[0]
-    signed = any(is_signed(dtype) for dtype in dtypes)
-    width = max(bits(dtype) * (2 if signed and not is_signed(dtype) and not is_bool(dtype) else 1) for dtype in dtypes)
-    return f"{'int' if signed else 'uint'}{min(width, 64)}"
+    signed = any(dtype.is_int for dtype in dtypes)
+    width = max(dtype.bits * (2 if signed and dtype.is_unsigned else 1) for dtype in dtypes)
+    return DType(f"{'int' if signed else 'uint'}{min(width, 64)}")
 
 
 def variables(extents: Sequence[ir.Expr], names: Sequence[str] = AXIS_NAMES) -> list[ir.Var]:
     """One loop variable an extent, of the extent's dtype."""
     return [
-        tirx.Var(names[axis] if axis < len(names) else f"i{axis}", dtype_of(extent))
-        for axis, extent in enumerate(extents)
+        tirx.Var(names[axis] if axis < len(names) else f"i{axis}", extent.ty) for axis, extent in enumerate(extents)
     ]
 
 
@@ -190,15 +163,15 @@ def parallel(
     for axis in reversed(range(len(extents))):
         marks = {PARALLEL: len(extents)} if axis == 0 else {}
         extent = extents[axis]
-        low = tirx.IntImm(dtype_of(extent), 0)
+        low = tirx.IntImm(extent.ty, 0)
         stmt = S.For(loop_vars[axis], low, extent, S.ForKind.PARALLEL, stmt, annotations=marks, span=span)
     return stmt
 
 
 def serial(extent: ir.Expr, body: Callable[[ir.Expr], S.Stmt], name: str = "k", span: ir.Span | None = None) -> S.Stmt:
     """A `SERIAL` loop over `extent` around `body(index)`."""
-    loop_var = tirx.Var(name, dtype_of(extent))
-    return S.For(loop_var, tirx.IntImm(dtype_of(extent), 0), extent, S.ForKind.SERIAL, body(loop_var), span=span)
+    loop_var = tirx.Var(name, extent.ty)
+    return S.For(loop_var, tirx.IntImm(extent.ty, 0), extent, S.ForKind.SERIAL, body(loop_var), span=span)
 
 
 @dataclass(frozen=True)
@@ -208,9 +181,9 @@ class Cell:
     buffer: ir.Var
 
     @classmethod
-    def new(cls, name: str, dtype: str) -> Cell:
+    def new(cls, name: str, dtype: DType) -> Cell:
         """A fresh variable; `declare()` is its allocation."""
-        return cls(tirx.decl_buffer((1,), dtype, name, scope="local.var"))
+        return cls(tirx.decl_buffer((1,), dtype.tvm, name, scope=VAR))
 
     def declare(self, span: ir.Span | None = None) -> S.Stmt:
         """The allocation."""
@@ -222,4 +195,4 @@ class Cell:
 
     def set(self, value: ir.Expr, span: ir.Span | None = None) -> S.Stmt:
         """Assign `value`."""
-        return S.BufferStore(self.buffer, cast(value, str(self.buffer.dtype)), [int32(0)], span)
+        return S.BufferStore(self.buffer, cast(value, as_dtype(str(self.buffer.dtype))), [int32(0)], span)

@@ -1,26 +1,29 @@
 """`tile.copy`: move a region into another, converting each element.
 
-**Pairing of axes.** With equal numbers of non-unit axes, those are paired in order; otherwise the regions are right-aligned.
-A unit axis of the source is broadcast.
+**Pairing of axes.** With equal numbers of non-unit axes, those are paired in order; otherwise the regions are
+right-aligned. A unit axis of the source is broadcast.
 
-**Domain.** The extents come from the side that is nearer to the registers (fragment and local before shared before global;
-the source on a tie). When the destination decides and the source slice is shorter, the rest of the tile becomes the attribute
-`pad` (0 unless a safe value was annotated); when the source decides, elements beyond a shorter destination slice of unknown
-length are skipped, and a larger destination keeps its other elements. A source that is provably longer is refused.
+**Domain.** The extents come from the side that is nearer to the registers (fragment and local before shared before
+global; the source on a tie). When the destination decides and the source slice is shorter, the rest of the tile
+becomes the attribute `pad` (0 unless a safe value was annotated); when the source decides, elements beyond a shorter
+destination slice of unknown length are skipped, and a larger destination keeps its other elements. A source that is
+provably longer is refused.
 
-**Bounds.** The lowering emits plain loads and stores; `passes/legalize_bounds.py` adds the guards that make reads beyond a
-`global` tensor give the safe value and skip writes beyond it. Only the ends of *slices* are guarded here, because no later
-pass knows them.
+**Bounds.** The lowering emits plain loads and stores; `passes/legalize_bounds.py` adds the guards that make reads
+beyond a `global` tensor give the safe value and skip writes beyond it. Only the ends of *slices* are guarded here,
+because no later pass knows them.
 
-**Overlap.** A copy means "read everything, then write". Regions of one buffer that are not provably disjoint go through a
-staging fragment; a copy of a region onto itself does nothing. Two differently named views of one storage are not recognised.
+**Overlap.** A copy means "read everything, then write". Regions of one buffer that are not provably disjoint go
+through a staging fragment; a copy of a region onto itself does nothing. Two differently named views of one storage
+are not recognised.
 
-**Conversion** is `T.cast`: float to integer truncates toward zero (a NaN or a value out of range gives an unspecified value),
-integers wrap, floats round to nearest even, narrow floats saturate, bool is "differs from 0".
+**Conversion** is `T.cast`, by the table of `dtypes/casts.py`: float to integer truncates toward zero and saturates (NaN
+gives 0), integers wrap, floats round to nearest even, narrow floats saturate, bool is "differs from 0".
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,17 +32,17 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.errors.ops import CopyOverlapError, CopyShapeError
-from tile_core.ir.regions import FRAGMENT, GLOBAL, LOCAL, VAR, constant, whole
+from tile_core.ir.regions import FRAGMENT, GLOBAL, LOCAL, REDUCER, VAR, constant, whole
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
 from tile_core.ops.build import Tile, cast, difference, int32, number, parallel, shape_text
-from tile_core.ops.numerics import convert
+from tile_core.ops.numerics import constant_array, convert
 from tile_core.ops.rules import identical, inside, provably_disjoint, significant
 
 if TYPE_CHECKING:
     import numpy as np
 
-_LEVELS = {GLOBAL: 0, FRAGMENT: 2, LOCAL: 2, VAR: 2}
+_LEVELS = {GLOBAL: 0, FRAGMENT: 2, LOCAL: 2, VAR: 2, REDUCER: 2}
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,9 @@ def _pairs(src: Tile, dst: Tile) -> list[tuple[int | None, int | None]]:
     return [(s if s >= 0 else None, d if d >= 0 else None) for s, d in aligned]
 
 
-def axes(src: Tile, dst: Tile) -> list[Axis]:
-    """The domain of a copy from `src` to `dst`, outermost axis first."""
-    to_tile = _level(dst) > _level(src)
+def axes(src: Tile, dst: Tile, *, to_tile: bool | None = None) -> list[Axis]:
+    """The domain of a copy from `src` to `dst`, outermost axis first; `to_tile` overrides which side decides."""
+    to_tile = _level(dst) > _level(src) if to_tile is None else to_tile
     found = []
     for src_axis, dst_axis in _pairs(src, dst):
         src_extent = int32(1) if src_axis is None else src.extents[src_axis]
@@ -86,8 +89,8 @@ def check_fit(call: OpCall, src: Tile, dst: Tile, what: str = "copy") -> None:
         surplus = difference(src_extent, dst_extent)
         if (surplus is not None and surplus > 0) or (dst_axis is None and constant(src_extent) != 1):
             raise CopyShapeError(
-                f"{what}: the source {src} does not fit into the destination {dst}: {src.name} has {src_extent} elements "
-                f"on axis {src_axis}, {dst.name} has {dst_extent}"
+                f"{what}: the source {src} does not fit into the destination {dst}: {src.name} has {src_extent} "
+                f"elements on axis {src_axis}, {dst.name} has {dst_extent}"
                 + ("" if dst_axis is None else f" on axis {dst_axis}")
                 + f" (shapes {shape_text(src.extents)} and {shape_text(dst.extents)})",
                 remedy="slice the source, or enlarge the destination",
@@ -117,11 +120,11 @@ def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
     import numpy as np
 
     src, dst = operands["src"], operands["dst"]
-    domain = axes(Tile(call.region("src")), Tile(call.region("dst")))
-    to_tile = _level(Tile(call.region("dst"))) > _level(Tile(call.region("src")))
+    src_tile, dst_tile = Tile(call.region("src")), Tile(call.region("dst"))
+    domain = axes(src_tile, dst_tile)
     shape = [1 if axis.src is None else src.shape[axis.src] for axis in domain]
     target = dst.reshape([1 if axis.dst is None else dst.shape[axis.dst] for axis in domain])
-    values = convert(src.reshape(shape), dst.dtype)
+    values = convert(src.reshape(shape), src_tile.dtype, dst_tile.dtype)
     for axis, (have, want, broadcast) in enumerate(
         zip(shape, target.shape, (a.broadcast for a in domain), strict=True)
     ):
@@ -129,21 +132,23 @@ def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
             values = np.broadcast_to(values, [*values.shape[:axis], want, *values.shape[axis + 1 :]])
         elif have > want:
             values = values.take(range(want), axis=axis)
-        elif have < want and to_tile:
+        elif have < want and _level(dst_tile) > _level(src_tile):
             pad = [(0, want - have) if i == axis else (0, 0) for i in range(len(shape))]
-            fill = convert(np.asarray(call.attrs.get("pad", 0)), dst.dtype)
+            fill = constant_array(call.attrs.get("pad", 0), dst_tile.dtype)
             values = np.pad(values, pad, constant_values=fill)
     target[tuple(slice(0, size) for size in values.shape)] = values
 
 
-def lower(call: OpCall, context: LowerContext) -> S.Stmt:
+def lower(call: OpCall, _context: LowerContext) -> S.Stmt:
     """A `PARALLEL` nest of element moves; through a staging fragment where the regions may overlap."""
     src, dst = Tile(call.region("src")), Tile(call.region("dst"))
     if src.buffer.same_as(dst.buffer) and identical(src, dst):
         return sequence([], call.span)
     if not _needs_staging(src, dst):
         return _move(src, dst, axes(src, dst), call)
-    stage = tirx.decl_buffer([axis.extent for axis in axes(src, dst)], src.dtype, f"{src.name}_stage", scope=FRAGMENT)
+    stage = tirx.decl_buffer(
+        [axis.extent for axis in axes(src, dst)], src.dtype.tvm, f"{src.name}_stage", scope=FRAGMENT
+    )
     through = Tile(whole(stage))
     steps = [S.AllocBuffer(stage, span=call.span)]
     steps += [_move(src, through, _staged(axes(src, dst), into=True), call)]
@@ -159,24 +164,25 @@ def _staged(domain: list[Axis], *, into: bool) -> list[Axis]:
 
 def _move(src: Tile, dst: Tile, domain: list[Axis], call: OpCall) -> S.Stmt:
     def body(index: list[ir.Expr]) -> S.Stmt:
-        read = _position(src.rank, index, [None if axis.broadcast else axis.src for axis in domain])
+        read = position(src.rank, index, [None if axis.broadcast else axis.src for axis in domain])
         value = cast(src.load(read), dst.dtype)
         readable = _within(domain, index, [None if a.broadcast else a.src for a in domain], src.extents)
         if readable is not None:
             value = tirx.if_then_else(readable, value, number(call.attrs.get("pad", 0), dst.dtype))
-        store = dst.store(value, _position(dst.rank, index, [axis.dst for axis in domain]), call.span)
+        store = dst.store(value, position(dst.rank, index, [axis.dst for axis in domain]), call.span)
         writable = _within(domain, index, [axis.dst for axis in domain], dst.extents)
         return store if writable is None else S.IfThenElse(writable, store, None, call.span)
 
     return parallel([axis.extent for axis in domain], body, call.span)
 
 
-def _position(rank: int, index: Sequence[ir.Expr], walked: Sequence[int | None]) -> list[ir.Expr]:
-    position = [int32(0)] * rank
+def position(rank: int, index: Sequence[ir.Expr], walked: Sequence[int | None]) -> list[ir.Expr]:
+    """Where each region axis is walked by an index of the domain; other axes stay at 0."""
+    found = [int32(0)] * rank
     for at, axis in zip(index, walked, strict=True):
         if axis is not None:
-            position[axis] = at
-    return position
+            found[axis] = at
+    return found
 
 
 def _within(
@@ -212,3 +218,6 @@ COPY = TileOp(
     reference=reference,
     lower=lower,
 )
+
+ASYNC_COPY = dataclasses.replace(COPY, name="tile.async_copy")
+"""A copy that may complete later, at the author's wait. Where nothing is asynchronous, it is a copy."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tvm.tirx import stmt as S
 
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
-from tile_core.ops.build import Tile, parallel
+from tile_core.ops.build import Tile, dtype_of, parallel
 from tile_core.ops.numerics import convert
 from tile_core.ops.rules import inside
 
@@ -23,13 +23,11 @@ def check(call: OpCall) -> None:
 
 def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
     """`dst[...] = value`."""
-    import numpy as np
-
-    dst = operands["dst"]
-    dst[...] = convert(np.asarray(operands["value"]), dst.dtype)
+    value, dst = call.args["value"], Tile(call.region("dst"))
+    operands["dst"][...] = convert(operands["value"], dtype_of(value), dst.dtype)
 
 
-def lower(call: OpCall, context: LowerContext) -> S.Stmt:
+def lower(call: OpCall, _context: LowerContext) -> S.Stmt:
     """A `PARALLEL` nest of stores."""
     dst = Tile(call.region("dst"))
     return parallel(dst.extents, lambda index: dst.store(call.args["value"], index, call.span), call.span)

@@ -1,11 +1,11 @@
 """`tile.gemm`: C += A @ B on tiles (C = A @ B with `clear_accum`).
 
-Accumulation is explicit: float operands of at most 32 bits accumulate in float32 (float64 if an operand or C is float64),
-integers in C's dtype, which must have at least 32 bits; the sum is converted to C's dtype once per call. Terms are added in
-ascending k by the portable lowering; a backend may add them in another order.
+Accumulation is explicit: float operands of at most 32 bits accumulate in float32 (float64 if an operand or C is
+float64), integers in C's dtype, which must have at least 32 bits; the sum is converted to C's dtype once per call.
+Terms are added in ascending k by the portable lowering; a backend may add them in another order.
 
-Attributes: `transpose_a`, `transpose_b`, `policy` (0 square, 1 full row, 2 full column: how warps split the tile where there are
-warps). `clear_accum` is a bool-valued operand, a constant or a device expression.
+Attributes: `transpose_a`, `transpose_b`, `policy` (0 square, 1 full row, 2 full column: how warps split the tile
+where there are warps). `clear_accum` is a bool-valued operand, a constant or a device expression.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
 from tile_core.ops.build import (
     Cell,
     Tile,
-    bits,
     cast,
+    dtype_of,
     int32,
-    is_bool,
-    is_float,
+    number,
     parallel,
     serial,
     shape_text,
     widened,
-    zero,
 )
-from tile_core.ops.numerics import accumulator, convert
+from tile_core.ops.numerics import convert
 from tile_core.ops.rules import inside
 
 if TYPE_CHECKING:
@@ -101,15 +99,15 @@ def _check_sizes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
 
 def _check_dtypes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
     a, b, c = (tiles[side].dtype for side in _SIDES)
-    narrow = all(is_float(dtype) and bits(dtype) <= 8 for dtype in (a, b))
+    narrow = all(dtype.is_float and dtype.bits <= 8 for dtype in (a, b))
     if a != b and not narrow:
         raise GemmDTypeError(
             f"gemm: A = {tiles['a'].name} is {a} but B = {tiles['b'].name} is {b}",
             remedy="convert one of them with a copy into a tile of the other's dtype",
             span=call.source_span,
         )
-    if is_bool(a) or is_float(a) != is_float(c) or (not is_float(c) and bits(c) < 32):
-        wanted = "a float accumulator" if is_float(a) else "an integer accumulator of at least 32 bits"
+    if a.is_bool or a.is_float != c.is_float or (c.is_integer and c.bits < 32) or c.is_bool:
+        wanted = "a float accumulator" if a.is_float else "an integer accumulator of at least 32 bits"
         raise GemmDTypeError(
             f"gemm: C = {tiles['c'].name} is {c}, but operands of {a} need {wanted}",
             remedy="allocate C as float32 for float operands, int32 for integer operands",
@@ -119,16 +117,17 @@ def _check_dtypes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
 
 def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
     """`c += op(a) @ op(b)` in the accumulation dtype."""
-    a, b, c = (operands[side].reshape(operands[side].shape[-2:]) for side in _SIDES)
-    dtype = accumulator(a.dtype, b.dtype, c.dtype)
-    left, right = a.astype(dtype), b.astype(dtype)
-    product = (left.T if transposed(call, "a") else left) @ (right.T if transposed(call, "b") else right)
+    dtypes = {side: Tile(call.region(side)).dtype for side in _SIDES}
+    dtype = widened(*dtypes.values())
+    wide = {side: convert(operands[side], dtypes[side], dtype).reshape(operands[side].shape[-2:]) for side in _SIDES}
+    left, right = (wide[side].T if transposed(call, side) else wide[side] for side in "ab")
+    product = left @ right
     if not operands["clear_accum"]:
-        product = product + c.astype(dtype)
-    c[...] = convert(product, c.dtype)
+        product = product + wide["c"]
+    operands["c"][...] = convert(product, dtype, dtypes["c"]).reshape(operands["c"].shape)
 
 
-def lower(call: OpCall, context: LowerContext) -> S.Stmt:
+def lower(call: OpCall, _context: LowerContext) -> S.Stmt:
     """One accumulator an element of C: `PARALLEL` over M and N, serial over K."""
     a, b, c = (Tile(call.region(side)) for side in _SIDES)
     dtype = widened(a.dtype, b.dtype, c.dtype)
@@ -161,8 +160,8 @@ def _initial(call: OpCall, old: ir.Expr) -> ir.Expr:
     clear = call.args["clear_accum"]
     fixed = constant(clear)
     if fixed is not None:
-        return zero(str(old.ty.dtype)) if fixed else old
-    return tirx.if_then_else(clear, zero(str(old.ty.dtype)), old)
+        return number(0, dtype_of(old)) if fixed else old
+    return tirx.if_then_else(clear, number(0, dtype_of(old)), old)
 
 
 def _matrix(tile: Tile, row: ir.Expr, column: ir.Expr) -> list[ir.Expr]:

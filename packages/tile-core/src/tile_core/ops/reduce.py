@@ -1,11 +1,13 @@
 """`tile.reduce`: combine a tile along one axis.
 
-Attributes: `kind` (a key of `KINDS`), `dim`, `clear` (start from the identity, else from the old output), `nan_propagate`.
+Attributes: `kind` (a key of `KINDS`), `dim`, `clear` (start from the identity, else from the old output),
+`nan_propagate`.
 
-Floats of at most 32 bits accumulate in float32, float64 in float64, integers in the narrowest integer dtype that holds input
-and output; the result is converted to the output's dtype once. `max`, `min` and `absmax` ignore NaN (an all-NaN row gives the
-identity) unless `nan_propagate`. The absolute value of the least integer of a signed dtype up to 32 bits is taken in a wider
-dtype and wraps only when it is stored. An axis of extent 0 gives the identity: 0, -inf or the least integer, …
+Floats of at most 32 bits accumulate in float32, float64 in float64, integers in the narrowest integer dtype that
+holds input and output; the result is converted to the output's dtype once. `max`, `min` and `absmax` ignore NaN (an
+all-NaN row gives the identity) unless `nan_propagate`. The absolute value of the least integer of a signed dtype up
+to 32 bits is taken in a wider dtype and wraps only when it is stored. An axis of extent 0 gives the identity: 0, -inf
+or the least integer, …
 """
 
 from __future__ import annotations
@@ -17,24 +19,23 @@ from typing import TYPE_CHECKING, Any
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.dtypes import DType
 from tile_core.errors.ops import ReduceDTypeError, ReduceKindError, ReduceShapeError
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
 from tile_core.ops.build import (
     Cell,
     Tile,
-    bits,
     cast,
+    dtype_of,
     int32,
-    is_float,
-    is_signed,
     number,
     parallel,
     serial,
     shape_text,
     widened,
 )
-from tile_core.ops.numerics import accumulator, convert, is_floating
+from tile_core.ops.numerics import constant_array, convert
 from tile_core.ops.rules import equal_shapes, inside, without
 from tile_core.ops.scalar import SCALARS
 
@@ -48,12 +49,12 @@ Combine = Callable[[ir.Expr, ir.Expr, bool], ir.Expr]
 class Kind:
     """One way of combining.
 
-    `identity(dtype)` is the neutral value; `combine(a, b, nan_propagate)` builds the expression; `ufunc(nan_propagate)` names
-    the numpy ufunc. `absolute` applies `abs` to every input first; `integral` restricts it to integers and bool; `logical` turns
-    every input into "differs from 0".
+    `identity(dtype)` is the neutral value; `combine(a, b, nan_propagate)` builds the expression;
+    `ufunc(nan_propagate)` names the numpy ufunc. `absolute` applies `abs` to every input first; `integral` restricts
+    it to integers and bool; `logical` turns every input into "differs from 0".
     """
 
-    identity: Callable[[str], float | int]
+    identity: Callable[[DType], float | int]
     combine: Combine
     ufunc: Callable[[bool], str]
     absolute: bool = False
@@ -61,44 +62,44 @@ class Kind:
     logical: bool = False
 
 
-def _least(dtype: str) -> float | int:
-    if is_float(dtype):
+def _least(dtype: DType) -> float | int:
+    if dtype.is_float:
         return float("-inf")
-    return -(1 << (bits(dtype) - 1)) if is_signed(dtype) else 0
+    return -(1 << (dtype.bits - 1)) if dtype.is_int else 0
 
 
-def _greatest(dtype: str) -> float | int:
-    if is_float(dtype):
+def _greatest(dtype: DType) -> float | int:
+    if dtype.is_float:
         return float("inf")
-    if dtype == "bool":
+    if dtype.is_bool:
         return 1
-    return (1 << (bits(dtype) - (1 if is_signed(dtype) else 0))) - 1
+    return (1 << (dtype.bits - (1 if dtype.is_int else 0))) - 1
 
 
-def _ones(dtype: str) -> int:
-    return 1 if dtype == "bool" else -1 if is_signed(dtype) else (1 << bits(dtype)) - 1
+def _ones(dtype: DType) -> int:
+    return 1 if dtype.is_bool else -1 if dtype.is_int else (1 << dtype.bits) - 1
 
 
-def _always(value: int) -> Callable[[str], int]:
+def _always(value: int) -> Callable[[DType], int]:
     return lambda dtype: value
 
 
-def _add(a: ir.Expr, b: ir.Expr, nan_propagate: bool) -> ir.Expr:
-    return tirx.Or(a, b) if str(a.ty.dtype) == "bool" else tirx.Add(a, b)
+def _add(a: ir.Expr, b: ir.Expr, _nan_propagate: bool) -> ir.Expr:
+    return tirx.Or(a, b) if dtype_of(a).is_bool else tirx.Add(a, b)
 
 
-def _extreme(name: str, node: Any) -> Combine:
+def _extreme(name: str, node: Any, logical: Any) -> Combine:
     def combine(a: ir.Expr, b: ir.Expr, nan_propagate: bool) -> ir.Expr:
-        if not is_float(str(a.ty.dtype)):
-            return node(a, b)
+        if not dtype_of(a).is_float:
+            return logical(a, b) if dtype_of(a).is_bool else node(a, b)
         return SCALARS[f"tile.{name}" if nan_propagate else f"tile.{name}num"].call(a, b)
 
     return combine
 
 
 def _bitwise(name: str, logical: Any) -> Combine:
-    def combine(a: ir.Expr, b: ir.Expr, nan_propagate: bool) -> ir.Expr:
-        return logical(a, b) if str(a.ty.dtype) == "bool" else getattr(tirx, name)(a, b)
+    def combine(a: ir.Expr, b: ir.Expr, _nan_propagate: bool) -> ir.Expr:
+        return logical(a, b) if dtype_of(a).is_bool else getattr(tirx, name)(a, b)
 
     return combine
 
@@ -107,7 +108,7 @@ def _ufunc(name: str, ignoring_nan: str | None = None) -> Callable[[bool], str]:
     return lambda nan_propagate: name if nan_propagate or ignoring_nan is None else ignoring_nan
 
 
-_MAX, _MIN = _extreme("max", tirx.Max), _extreme("min", tirx.Min)
+_MAX, _MIN = _extreme("max", tirx.Max, tirx.Or), _extreme("min", tirx.Min, tirx.And)
 _AND, _OR, _XOR = _bitwise("bitwise_and", tirx.And), _bitwise("bitwise_or", tirx.Or), _bitwise("bitwise_xor", tirx.NE)
 
 KINDS: Mapping[str, Kind] = {
@@ -134,14 +135,14 @@ def axis_of(call: OpCall) -> int:
     return int(call.attrs["dim"]) % Tile(call.region("src")).rank
 
 
-def accumulation_dtype(kind: Kind, src: str, dst: str) -> str:
+def accumulation_dtype(kind: Kind, src: DType, dst: DType) -> DType:
     """The dtype in which `kind` combines values of `src` for an output of `dst`."""
     if kind.logical:
-        return "bool"
+        return DType("bool")
     dtype = widened(src, dst)
-    if kind.absolute and is_signed(dtype) and bits(dtype) <= 32:
-        return "int32" if bits(dtype) < 32 else "int64"
-    return "int32" if dtype == "bool" and kind.combine is _add else dtype
+    if kind.absolute and dtype.is_int and dtype.bits <= 32:
+        return DType("int32" if dtype.bits < 32 else "int64")
+    return DType("int32") if dtype.is_bool and kind.combine is _add else dtype
 
 
 def check(call: OpCall) -> None:
@@ -159,8 +160,8 @@ def check(call: OpCall) -> None:
             span=call.source_span,
         )
     _check_shapes(call, name, src, dst, dim % src.rank)
-    if KINDS[name].integral and (is_float(src.dtype) or is_float(dst.dtype)):
-        culprit = src if is_float(src.dtype) else dst
+    if KINDS[name].integral and (src.dtype.is_float or dst.dtype.is_float):
+        culprit = src if src.dtype.is_float else dst
         raise ReduceDTypeError(
             f"reduce_{name}: {culprit.name} is {culprit.dtype}; bit operations need integers or bool",
             remedy="reinterpret the values as integers first",
@@ -176,8 +177,8 @@ def _check_shapes(call: OpCall, name: str, src: Tile, dst: Tile, axis: int) -> N
     if not any(equal_shapes(shape, dst.extents) for shape in accepted):
         shapes = " or ".join(dict.fromkeys(shape_text(shape) for shape in accepted))
         raise ReduceShapeError(
-            f"reduce_{name}: reducing axis {axis} of {src} (shape {shape_text(src.extents)}) gives {shapes}, but the output "
-            f"{dst} has shape {shape_text(dst.extents)}",
+            f"reduce_{name}: reducing axis {axis} of {src} (shape {shape_text(src.extents)}) gives {shapes}, but "
+            f"the output {dst} has shape {shape_text(dst.extents)}",
             remedy="allocate the output without the reduced axis, or with 1 in its place",
             span=call.source_span,
         )
@@ -187,30 +188,21 @@ def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
     """The reduction in numpy, in the accumulation dtype."""
     import numpy as np
 
-    src, dst, kind, axis = operands["src"], operands["dst"], kind_of(call), axis_of(call)
-    dtype = _numpy_accumulator(kind, src.dtype, dst.dtype)
-    values = convert(src, dtype)
-    if kind.absolute:
-        values = np.abs(values)
+    src, dst, kind = Tile(call.region("src")), Tile(call.region("dst")), kind_of(call)
+    dtype = accumulation_dtype(kind, src.dtype, dst.dtype)
+    values, out = convert(operands["src"], src.dtype, dtype), operands["dst"]
     ufunc = getattr(np, kind.ufunc(bool(call.attrs.get("nan_propagate", 0))))
-    identity = np.asarray(kind.identity(dtype.name)).astype(dtype)
-    shape = dst.shape
     with np.errstate(all="ignore"):
-        total = ufunc.reduce(values, axis=axis, initial=identity, dtype=dtype).reshape(shape)
+        if kind.absolute:
+            values = np.abs(values)
+        identity = constant_array(kind.identity(dtype), dtype)[()]
+        total = ufunc.reduce(values, axis=axis_of(call), initial=identity, dtype=dtype.numpy).reshape(out.shape)
         if not call.attrs.get("clear", 1):
-            total = ufunc(convert(dst, dtype), total)
-    dst[...] = convert(total, dst.dtype)
+            total = ufunc(convert(out, dst.dtype, dtype), total)
+    out[...] = convert(total, dtype, dst.dtype)
 
 
-def _numpy_accumulator(kind: Kind, src: np.dtype, dst: np.dtype) -> np.dtype:
-    import numpy as np
-
-    if is_floating(src) or is_floating(dst):
-        return np.dtype(np.bool_) if kind.logical else accumulator(src, dst)
-    return np.dtype(accumulation_dtype(kind, src.name, dst.name))
-
-
-def lower(call: OpCall, context: LowerContext) -> S.Stmt:
+def lower(call: OpCall, _context: LowerContext) -> S.Stmt:
     """`PARALLEL` over the axes of the output, one accumulator each, serial along the reduced axis."""
     src, dst, kind, axis = Tile(call.region("src")), Tile(call.region("dst")), kind_of(call), axis_of(call)
     dtype = accumulation_dtype(kind, src.dtype, dst.dtype)
@@ -239,13 +231,13 @@ def lower(call: OpCall, context: LowerContext) -> S.Stmt:
     return parallel(dst.extents, element, call.span)
 
 
-def _prepared(kind: Kind, value: ir.Expr, dtype: str) -> ir.Expr:
+def _prepared(kind: Kind, value: ir.Expr, dtype: DType) -> ir.Expr:
     wide = cast(value, dtype)
     if not kind.absolute:
         return wide
-    if is_float(dtype):
+    if dtype.is_float:
         return tirx.abs(wide)
-    return tirx.Max(wide, tirx.Sub(number(0, dtype), wide)) if is_signed(dtype) else wide
+    return tirx.Max(wide, tirx.Sub(number(0, dtype), wide)) if dtype.is_int else wide
 
 
 REDUCE = TileOp(

@@ -1,9 +1,9 @@
 """Scalar functions whose meaning TVM's own nodes do not give: a name, a numpy meaning and an expansion.
 
-TVM's `Max`, `Min` and `!=` on floats follow the comparison of the target, so their result for NaN depends on the backend and
-on the order of operands. The functions here say it once: `tile.max` and `tile.min` propagate NaN, `tile.maxnum` and
-`tile.minnum` ignore it, all symmetrically. In the IR they are pure calls; a backend that lists one prints it natively, every
-other one gets the expansion (`passes/lower_scalar_ops.py`).
+TVM's `Max`, `Min` and `!=` on floats follow the comparison of the target, so their result for NaN depends on the
+backend and on the order of operands. The functions here say it once: `tile.max` and `tile.min` propagate NaN,
+`tile.maxnum` and `tile.minnum` ignore it, all symmetrically. In the IR they are pure calls; a backend that lists one
+prints it natively, every other one gets the expansion (`passes/lower_scalar_ops.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm import ir, tirx
 
+from tile_core.dtypes import as_dtype
 from tile_core.ir.ops import tile_op
 from tile_core.ops.build import dtype_of
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 class ScalarOp:
     """A pure function of scalars.
 
-    `reference` maps numpy arrays (or scalars) of the operands' dtypes to the result, elementwise; `expand` rewrites a call
-    into plain nodes, given its arguments and attributes. All operands and the result have one dtype unless `result` names
-    another.
+    `reference` maps numpy arrays (or scalars) of the operands' dtypes to the result, elementwise; `expand` rewrites a
+    call into plain nodes, given its arguments and attributes. All operands and the result have one dtype unless
+    `result` names another.
     """
 
     name: str
@@ -38,8 +39,8 @@ class ScalarOp:
 
     def call(self, *args: ir.Expr, span: ir.Span | None = None) -> ir.Expr:
         """A call to it on operands of one dtype."""
-        dtype = self.result or dtype_of(args[0])
-        return ir.Call(tile_op(self.name, pure=True), list(args), ret_ty=ir.PrimType(dtype), span=span)
+        dtype = dtype_of(args[0]) if self.result is None else as_dtype(self.result)
+        return ir.Call(tile_op(self.name, pure=True), list(args), ret_ty=ir.PrimType(dtype.tvm), span=span)
 
 
 def is_nan(value: ir.Expr) -> ir.Expr:
