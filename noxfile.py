@@ -79,7 +79,7 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests of every package, one process a package."""
+    """Run the tests and doctests of every package, one process a package."""
     environment = Environment(session).group("test")
     failed = [package for package in PACKAGES if not _tests_pass(environment, package)]
     if failed:
@@ -88,7 +88,8 @@ def tests(session: nox.Session) -> None:
 
 def _tests_pass(environment: Environment, package: str) -> bool:
     try:
-        environment.run("-m", "pytest", f"packages/{package}/tests", *environment.session.posargs)
+        paths = (f"packages/{package}/tests", f"packages/{package}/src")
+        environment.run("-m", "pytest", "--doctest-modules", *paths, *environment.session.posargs)
     except CommandFailed:
         return False
     return True
