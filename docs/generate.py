@@ -65,12 +65,12 @@ def errors_page() -> str:
     lines = [
         GENERATED,
         "# Errors\n",
-        "Every error that tile raises on purpose is a `tile_core.errors.TileError` with a stable code. It says what is",
-        "wrong, shows the line of your source with a caret where there is one, and what to do. Most are also the builtin",
-        "that you would expect, named below: `except ValueError` works.\n",
-        "The kind tells an *invalid program* from something that is *not supported by the target* (the hardware or the",
-        "vendor's toolchain cannot), from what is *not implemented yet* (we do not), and from the *environment* (a file,",
-        "a variable or an installation).\n",
+        "Every error that tile raises on purpose is a `tile_core.errors.TileError` with a stable code. It says what",
+        "is wrong, shows the line of your source with a caret where there is one, and what to do. Most are also the",
+        "builtin that you would expect, named below: `except ValueError` works.\n",
+        "The kind tells an *invalid program* from something that is *not supported by the target* (the hardware or",
+        "the vendor's toolchain cannot), from what is *not implemented yet* (we do not), and from the *environment*",
+        "(a file, a variable or an installation).\n",
     ]
     area = ""
     for kind in error_classes():
@@ -95,9 +95,9 @@ def settings_page() -> str:
     lines = [
         GENERATED,
         "# Settings\n",
-        "Environment variables, read when they are used. `tile env` prints them with their current values. Code can change",
-        "one for a block: `with tile_core.settings.settings.override(cache=False): ...`. Those that change compiled code are",
-        "part of the cache key.\n",
+        "Environment variables, read when they are used. `tile env` prints them with their current values. Code can",
+        "change one for a block: `with tile_core.settings.settings.override(cache=False): ...`. Those that change",
+        "compiled code are part of the cache key.\n",
     ]
     groups: list[tuple[str, type[Settings]]] = [("tile-core", CoreSettings)]
     for name, backend in sorted(manager.backends().items()):

@@ -1,0 +1,75 @@
+"""Targets, their facts, and detection with its reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tile_ascend import target
+from tile_ascend.target import capabilities, parse_target, table
+from tile_core.dtypes import as_dtype
+from tile_core.errors import TargetSpecError
+from tile_core.targets import Target, select_target
+
+
+@pytest.mark.parametrize(("given", "architecture"), [("950", "950"), (950, "950")])
+def test_an_architecture_is_normalised(given: object, architecture: str) -> None:
+    parsed = parse_target("ascend", {"arch": given})
+    assert parsed == Target("ascend", "ascend", {"arch": architecture})
+    assert capabilities(parsed) is table().capabilities(architecture)
+
+
+@pytest.mark.parametrize("kind", ["ascend"])
+def test_a_kind_alone_means_the_default_architecture(kind: str) -> None:
+    chosen = select_target(kind)
+    assert chosen.backend == "ascend"
+    assert chosen.option("arch") == "950"
+    assert select_target(str(chosen)) == chosen
+
+
+def test_an_unknown_architecture_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(TargetSpecError, match="310") as error:
+        select_target({"kind": "ascend", "arch": "310"})
+    assert "950" in error.value.remedy
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(TargetSpecError, match="'colour'"):
+        select_target({"kind": "ascend", "colour": "red"})
+
+
+def test_every_dtype_in_the_table_exists() -> None:
+    for facts in table().architectures.values():
+        names = [*facts.dtypes, *facts.facts.get("convert_dtypes", [])]
+        for entry in facts.fact("matrix"):
+            for operand in ("a", "b", "c"):
+                named = entry.get(operand, [])
+                names += [named] if isinstance(named, str) else named
+        assert all(as_dtype(name).name == name for name in names)
+
+
+def test_a_block_is_sequential() -> None:
+    facts = table().capabilities("950")
+    assert not facts.threads
+    assert facts.max_threads == 1
+
+
+def test_a_simt_function_leaves_less_of_the_unified_buffer() -> None:
+    facts = table().capabilities("950")
+    assert facts.shared_bytes is not None
+    assert facts.shared_bytes - facts.fact("simt_reserved_bytes") == 216 * 1024
+
+
+def test_without_a_driver_the_reason_names_the_device_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(target, "_KERNEL_DRIVER", tmp_path / "davinci_manager")
+    found = target.detect()
+    assert not found.available
+    assert str(tmp_path / "davinci_manager") in found.reason
+
+
+def test_with_a_driver_the_backend_is_still_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(target, "_KERNEL_DRIVER", tmp_path)
+    found = target.detect()
+    assert not found.available
+    assert "does not generate code yet" in found.reason

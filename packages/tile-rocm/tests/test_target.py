@@ -1,0 +1,74 @@
+"""Targets, their facts, and detection with its reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tile_core.dtypes import as_dtype
+from tile_core.errors import TargetSpecError
+from tile_core.targets import Target, select_target
+from tile_rocm import target
+from tile_rocm.target import capabilities, parse_target, table
+
+
+@pytest.mark.parametrize(("given", "architecture"), [("gfx90a:sramecc+:xnack-", "gfx90a"), ("gfx1201", "gfx1201")])
+def test_an_architecture_is_normalised(given: object, architecture: str) -> None:
+    parsed = parse_target("rocm", {"arch": given})
+    assert parsed == Target("rocm", "rocm", {"arch": architecture})
+    assert capabilities(parsed) is table().capabilities(architecture)
+
+
+@pytest.mark.parametrize("kind", ["rocm", "hip"])
+def test_a_kind_alone_means_the_default_architecture(kind: str) -> None:
+    chosen = select_target(kind)
+    assert chosen.backend == "rocm"
+    assert chosen.option("arch") == "gfx942"
+    assert select_target(str(chosen)) == chosen
+
+
+def test_an_unknown_architecture_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(TargetSpecError, match="gfx803") as error:
+        select_target({"kind": "rocm", "arch": "gfx803"})
+    assert "gfx942" in error.value.remedy
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(TargetSpecError, match="'colour'"):
+        select_target({"kind": "rocm", "colour": "red"})
+
+
+def test_every_dtype_in_the_table_exists() -> None:
+    for facts in table().architectures.values():
+        names = [*facts.dtypes, *facts.facts.get("convert_dtypes", [])]
+        for entry in facts.fact("matrix"):
+            for operand in ("a", "b", "c"):
+                named = entry.get(operand, [])
+                names += [named] if isinstance(named, str) else named
+        assert all(as_dtype(name).name == name for name in names)
+
+
+def test_a_wavefront_has_64_lanes_on_cdna_and_32_on_rdna() -> None:
+    sizes = {name: facts.warp_size for name, facts in table().architectures.items()}
+    assert sizes == {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32}
+
+
+def test_each_architecture_has_one_family_of_fp8() -> None:
+    for name, facts in table().architectures.items():
+        formats = {text for text in facts.fact("convert_dtypes") if text.startswith("float8")}
+        assert len({text.endswith("fnuz") for text in formats}) <= 1, name
+
+
+def test_without_a_driver_the_reason_names_the_device_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(target, "_KERNEL_DRIVER", tmp_path / "kfd")
+    found = target.detect()
+    assert not found.available
+    assert str(tmp_path / "kfd") in found.reason
+
+
+def test_with_a_driver_the_backend_is_still_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(target, "_KERNEL_DRIVER", tmp_path)
+    found = target.detect()
+    assert not found.available
+    assert "does not generate code yet" in found.reason
