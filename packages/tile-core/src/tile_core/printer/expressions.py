@@ -1,0 +1,300 @@
+"""Handlers for expressions, the same in every C-family language."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as P
+
+from tile_core.ir.regions import constant
+from tile_core.printer import literals, precedence
+from tile_core.printer.language import ExprHandler, Helper, Node
+from tile_core.printer.precedence import Code, Infix, Precedence, call, cast, conditional, prefix
+
+if TYPE_CHECKING:
+    from tile_core.printer.printer import Printer
+
+FLOORDIV = Helper(
+    "floordiv",
+    """{inline} {type} {name}({type} a, {type} b) {{
+  {type} q = a / b;
+  return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+}}""",
+)
+FLOORMOD = Helper(
+    "floormod",
+    """{inline} {type} {name}({type} a, {type} b) {{
+  {type} r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}}""",
+)
+MIN = Helper("min", "{inline} {type} {name}({type} a, {type} b) {{\n  return a < b ? a : b;\n}}")
+MAX = Helper("max", "{inline} {type} {name}({type} a, {type} b) {{\n  return a > b ? a : b;\n}}")
+
+HELPERS = (FLOORDIV, FLOORMOD, MIN, MAX)
+
+_LARGEST_INDEX = (1 << 31) - 1
+
+
+def _is_float(printer: Printer, node: Node) -> bool:
+    return not printer.dtype(node).startswith(("int", "uint", "bool"))
+
+
+def _require_scalar(printer: Printer, node: Node) -> None:
+    if node.ty.dtype.lanes != 1:
+        raise printer.unprintable(printer.describe(node), node)
+
+
+def _infix(operator: Infix, *, wraps: bool = False) -> ExprHandler:
+    """A binary operator; `wraps` says that its result can leave the range of a type narrower than `int`."""
+
+    def handler(printer: Printer, node: Node) -> Code:
+        _require_scalar(printer, node)
+        code = operator.join(printer.expr(node.a), printer.expr(node.b))
+        return printer.narrowed(code, node) if wraps else code
+
+    return handler
+
+
+def _multiply(printer: Printer, node: Node) -> Code:
+    _require_scalar(printer, node)
+    left, right = printer.expr(node.a), printer.expr(node.b)
+    if printer.dtype(node) == "uint16":
+        # uint16 × uint16 is computed in int, which it can overflow.
+        left = cast(printer.type_name("uint32", node), left)
+    return printer.narrowed(precedence.MUL.join(left, right), node)
+
+
+def _modulo(printer: Printer, node: Node) -> Code:
+    _require_scalar(printer, node)
+    if _is_float(printer, node):
+        raise printer.unprintable("the remainder of floats", node)
+    return precedence.MOD.join(printer.expr(node.a), printer.expr(node.b))
+
+
+def _floor(helper: Helper, operator: Infix) -> ExprHandler:
+    """Floor division or modulo: C's operator where no operand can be negative, a helper elsewhere."""
+
+    def handler(printer: Printer, node: Node) -> Code:
+        _require_scalar(printer, node)
+        if _is_float(printer, node):
+            raise printer.unprintable(printer.describe(node), node)
+        left, right = printer.expr(node.a), printer.expr(node.b)
+        if printer.nonnegative(node.a) and printer.nonnegative(node.b):
+            return operator.join(left, right)
+        return printer.narrowed(call(printer.helper(helper, node), left, right), node)
+
+    return handler
+
+
+def _extreme(helper: Helper) -> ExprHandler:
+    """Minimum or maximum of integers. TVM's nodes leave the result for NaN open, so floats are refused."""
+
+    def handler(printer: Printer, node: Node) -> Code:
+        _require_scalar(printer, node)
+        if _is_float(printer, node):
+            raise printer.unprintable(f"{printer.describe(node)}, whose result for NaN is not defined", node)
+        code = call(printer.helper(helper, node), printer.expr(node.a), printer.expr(node.b))
+        return printer.narrowed(code, node)
+
+    return handler
+
+
+def _not(printer: Printer, node: Node) -> Code:
+    _require_scalar(printer, node)
+    return prefix("!", printer.expr(node.a))
+
+
+def _invert(printer: Printer, node: Node) -> Code:
+    _require_scalar(printer, node)
+    if printer.dtype(node) == "bool":
+        return prefix("!", printer.expr(node.a))
+    return printer.narrowed(prefix("~", printer.expr(node.a)), node)
+
+
+def _select(printer: Printer, node: Node) -> Code:
+    _require_scalar(printer, node)
+    return conditional(*map(printer.expr, (node.condition, node.true_value, node.false_value)))
+
+
+def if_then_else(printer: Printer, node: Node) -> Code:
+    """The call that evaluates only the chosen side."""
+    _require_scalar(printer, node)
+    return conditional(*map(printer.expr, node.args))
+
+
+def _cast(printer: Printer, node: Node) -> Code:
+    _require_scalar(printer, node)
+    if printer.dtype(node) == printer.dtype(node.value):
+        return printer.expr(node.value)
+    return cast(printer.type_name(printer.dtype(node), node), printer.expr(node.value))
+
+
+def _integer(printer: Printer, node: Node) -> Code:
+    dtype = printer.dtype(node)
+    if dtype == "bool":
+        return Code("true" if int(node.value) else "false")
+    bits = int(node.ty.dtype.bits)
+    signed = dtype.startswith("int")
+    value = int(node.value) if signed else int(node.value) % (1 << bits)
+    return literals.integer(value, printer.language.suffixes.get(dtype, ""), bits, signed=signed)
+
+
+def _float(printer: Printer, node: Node) -> Code:
+    dtype = printer.dtype(node)
+    rounding = literals.ROUND.get(dtype)
+    if rounding is None:
+        raise printer.unprintable(f"a constant of dtype {dtype}", node)
+    value = rounding(float(node.value))
+    if not math.isfinite(value):
+        return _not_finite(printer, value, dtype, node)
+    # A 16-bit value is exact as a float32 literal.
+    text = literals.shortest(value, "float64" if dtype == "float64" else "float32")
+    if dtype in printer.language.literals:
+        return Code(printer.language.literals[dtype].format(value=text), Precedence.POSTFIX)
+    return Code(
+        text + printer.language.suffixes.get(dtype, ""), Precedence.UNARY if text[0] == "-" else Precedence.ATOM
+    )
+
+
+def _not_finite(printer: Printer, value: float, dtype: str, node: Node) -> Code:
+    """Infinity and NaN are `float` words; other types get a cast, so that the expression keeps its type."""
+    word = Code(printer.language.nan if math.isnan(value) else printer.language.infinity)
+    signed = prefix("-", word) if value < 0 else word
+    return signed if dtype == "float32" else cast(printer.type_name(dtype, node), signed)
+
+
+def _variable(printer: Printer, node: Node) -> Code:
+    return Code(printer.name(node))
+
+
+def _load(printer: Printer, node: Node) -> Code:
+    if node.ty.dtype.lanes != 1:
+        if printer.language.vector_load is None:
+            raise printer.unprintable(f"a load of {printer.dtype(node)}", node)
+        return printer.language.vector_load(printer, node)
+    return element(printer, node.source, node.indices)
+
+
+def element(printer: Printer, buffer: Node, indices: Node) -> Code:
+    """One element of a buffer as an lvalue."""
+    if printer.is_scalar(buffer):
+        return Code(printer.name(buffer))
+    return Code(f"{printer.name(buffer)}[{offset(printer, buffer, indices).text}]", Precedence.POSTFIX)
+
+
+def offset(printer: Printer, buffer: Node, indices: Node) -> Code:
+    """The flat index of an element, computed in 64 bits where a buffer may hold more than 2³¹ elements."""
+    strides = _strides(buffer)
+    wide = _is_wide(buffer)
+    terms = [
+        _term(printer, index, factors, wide)
+        for index, factors in zip(indices, strides, strict=True)
+        if constant(index) != 0 and 0 not in factors
+    ]
+    if constant(buffer.ty.elem_offset) != 0:
+        terms.append(printer.expr(buffer.ty.elem_offset))
+    if not terms:
+        return Code("0")
+    total = terms[0]
+    for term in terms[1:]:
+        # Integer addition is associative, so a sum in a sum needs no parentheses.
+        total = Code(f"{total.at(Precedence.ADD)} + {term.at(Precedence.ADD)}", Precedence.ADD)
+    return total
+
+
+def _term(printer: Printer, index: Node, factors: tuple[Node, ...], wide: bool) -> Code:
+    code = printer.expr(index)
+    known = math.prod(value for value in factors if isinstance(value, int))
+    symbols = [printer.expr(value) for value in factors if not isinstance(value, int)]
+    scale = [*symbols, *([Code(str(known))] if known != 1 else [])]
+    if scale and wide and printer.dtype(index) != "int64":
+        code = cast(printer.type_name("int64"), code)
+    for factor in scale:
+        code = precedence.MUL.join(code, factor)
+    return code
+
+
+def _strides(buffer: Node) -> list[tuple[Node, ...]]:
+    """The stride of every axis as factors: ints and expressions."""
+
+    def factor(extent: Node) -> Node:
+        value = constant(extent)
+        return extent if value is None else value
+
+    if len(buffer.ty.strides):
+        return [(factor(stride),) for stride in buffer.ty.strides]
+    shape = [factor(extent) for extent in buffer.ty.shape]
+    return [tuple(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def _is_wide(buffer: Node) -> bool:
+    extents = [constant(extent) for extent in buffer.ty.shape]
+    strides = [constant(stride) for stride in buffer.ty.strides]
+    if None in extents or None in strides:
+        return True
+    known = [extent for extent in extents if extent is not None]
+    if not strides:
+        return math.prod(known) > _LARGEST_INDEX
+    span = sum((extent - 1) * abs(stride or 0) for extent, stride in zip(known, strides, strict=True))
+    return span > _LARGEST_INDEX
+
+
+def _call(printer: Printer, node: Node) -> Code:
+    if getattr(getattr(node.ty, "dtype", None), "lanes", 1) != 1:
+        raise printer.unprintable(printer.describe(node), node)
+    return printer.call(node)
+
+
+def address_of(printer: Printer, node: Node) -> Code:
+    """The address of an element."""
+    (target,) = node.args
+    if not isinstance(target, ir.TensorLoad):
+        return Code(printer.name(target))
+    return prefix("&", element(printer, target.source, target.indices))
+
+
+def likely(printer: Printer, node: Node) -> Code:
+    """A hint that the condition usually holds; the condition itself."""
+    return printer.expr(node.args[0])
+
+
+EXPRESSIONS: Mapping[type, Callable[[Printer, Node], Code]] = MappingProxyType(
+    {
+        ir.Var: _variable,
+        ir.TensorLoad: _load,
+        ir.Call: _call,
+        tirx.IntImm: _integer,
+        tirx.FloatImm: _float,
+        P.Add: _infix(precedence.ADD, wraps=True),
+        P.Sub: _infix(precedence.SUB, wraps=True),
+        P.Mul: _multiply,
+        P.Div: _infix(precedence.DIV, wraps=True),
+        P.Mod: _modulo,
+        P.FloorDiv: _floor(FLOORDIV, precedence.DIV),
+        P.FloorMod: _floor(FLOORMOD, precedence.MOD),
+        P.Min: _extreme(MIN),
+        P.Max: _extreme(MAX),
+        P.LShift: _infix(precedence.LEFT, wraps=True),
+        P.RShift: _infix(precedence.RIGHT),
+        P.BitwiseAnd: _infix(precedence.BIT_AND),
+        P.BitwiseXor: _infix(precedence.BIT_XOR),
+        P.BitwiseOr: _infix(precedence.BIT_OR),
+        P.BitwiseNot: _invert,
+        P.EQ: _infix(precedence.EQUAL),
+        P.NE: _infix(precedence.NOT_EQUAL),
+        P.LT: _infix(precedence.LESS),
+        P.LE: _infix(precedence.LESS_EQUAL),
+        P.GT: _infix(precedence.GREATER),
+        P.GE: _infix(precedence.GREATER_EQUAL),
+        P.And: _infix(precedence.AND),
+        P.Or: _infix(precedence.OR),
+        P.Not: _not,
+        P.Select: _select,
+        P.Cast: _cast,
+    }
+)

@@ -1,0 +1,130 @@
+"""A language as data: its words and, for every node and operation it can say, a small handler.
+
+Printers of different languages share `printer.py` and differ in one `Language` value, made from another by `extend`.
+What a language does not list is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tile_core.printer.precedence import Code, call
+
+if TYPE_CHECKING:
+    from tile_core.ir.launch import Launch
+    from tile_core.printer.printer import Printer
+
+Node: TypeAlias = Any
+"""A TVM node; TVM has no types for a checker."""
+ExprHandler = Callable[["Printer", Node], Code]
+StmtHandler = Callable[["Printer", Node], None]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A call printed as a function call; the name depends on the dtype of the first argument."""
+
+    names: Mapping[str, str]
+
+    def __call__(self, printer: Printer, node: Node) -> Code:
+        """The call as text."""
+        name = self.names.get(printer.dtype(node.args[0]))
+        if name is None:
+            raise printer.unprintable(printer.describe(node), node)
+        return call(name, *map(printer.expr, node.args))
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A function that the printed source defines when it is used, once a dtype.
+
+    `text` has `{inline}`, `{name}`, `{type}` and, where `parts` gives them, other names by dtype.
+    """
+
+    name: str
+    text: str
+    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __call__(self, printer: Printer, node: Node) -> Code:
+        """The call as text; its definition joins the source."""
+        return printer.narrowed(call(printer.helper(self, node), *map(printer.expr, node.args)), node)
+
+    def define(self, name: str, dtype: str, language: Language) -> str | None:
+        """The definition for `dtype`, `None` where the helper has no form for it."""
+        if any(dtype not in names for names in self.parts.values()):
+            return None
+        words = {key: names[dtype] for key, names in self.parts.items()}
+        return self.text.format(inline=language.inline, name=name, type=language.types[dtype], **words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Language:
+    """The vocabulary and the handlers of one C-family language.
+
+    * `types`: dtype to type name; `suffixes`: dtype to the suffix of its literals; `literals`: dtype to a template with
+      `{value}` (default `{value}` and the suffix).
+    * `scopes`: storage scope to the qualifier of its declaration; a scope that is not listed is refused.
+    * `loops`: kind of loop to a line before it (empty for none); a kind that is not listed is refused.
+    * `attributes`: keys of attributes that mean nothing to this language, whose bodies are printed as they are.
+    * `expressions`, `statements`: node class to handler; `calls`: operation to handler.
+    * `helpers`: those that handlers of `expressions` use, so that no variable takes their names.
+    * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
+    """
+
+    name: str
+    types: Mapping[str, str]
+    suffixes: Mapping[str, str] = field(default_factory=dict)
+    literals: Mapping[str, str] = field(default_factory=dict)
+    infinity: str = "INFINITY"
+    nan: str = "NAN"
+    scopes: Mapping[str, str] = field(default_factory=dict)
+    loops: Mapping[int, str] = field(default_factory=dict)
+    attributes: frozenset[str] = frozenset()
+    expressions: Mapping[type, ExprHandler] = field(default_factory=dict)
+    statements: Mapping[type, StmtHandler] = field(default_factory=dict)
+    calls: Mapping[str, ExprHandler] = field(default_factory=dict)
+    launch: Callable[[Printer, Launch], None] | None = None
+    vector_load: ExprHandler | None = None
+    vector_store: StmtHandler | None = None
+    helpers: tuple[Helper, ...] = ()
+    header: tuple[str, ...] = ()
+    function: str = "void {name}({parameters})"
+    inline: str = "static inline"
+    const: str = "const "
+    restrict: str = ""
+    comment: str = "//"
+    keywords: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Mapping):
+                object.__setattr__(self, item.name, MappingProxyType(dict(value)))
+
+    def extend(self, name: str, **changes: Any) -> Language:
+        """Another language: mappings and sets are added to, everything else is replaced."""
+        merged = {key: self._merge(key, value) for key, value in changes.items()}
+        return replace(self, name=name, **merged)
+
+    def _merge(self, key: str, value: Any) -> Any:
+        own = getattr(self, key)
+        if isinstance(own, Mapping):
+            return {**own, **value}
+        return own | value if isinstance(own, frozenset) else value
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Words that no variable may have."""
+        words = set(self.keywords) | {word for name in self.types.values() for word in name.split()}
+        for handler in (*self.calls.values(), *self.helpers):
+            if isinstance(handler, Function):
+                words.update(handler.names.values())
+            elif isinstance(handler, Helper):
+                words.update(f"{handler.name}_{dtype}" for dtype in self.types)
+        return frozenset(words)
+
+    def __hash__(self) -> int:
+        return hash(self.name)

@@ -1,0 +1,62 @@
+"""Names for variables: the author's own, made legal and unique.
+
+Names live in scopes, so that two loops one after another may both use `i`, while a name of an enclosing scope is never
+taken again: shadowing would change the meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
+
+
+def legal(name: str, fallback: str = "v") -> str:
+    """`name` as a C identifier: other characters become `_`, and reserved forms (`_X`, `a__b`, `9x`) are avoided.
+
+    >>> legal("a.b"), legal("9x"), legal("__x"), legal("")
+    ('a_b', 'v9x', 'x', 'v')
+    """
+    text = re.sub(r"__+", "_", _ILLEGAL.sub("_", name)).strip("_")
+    if not text:
+        return fallback
+    return f"{fallback}{text}" if text[0].isdigit() else text
+
+
+class Names:
+    """Maps variables to names. `reserved` are words that no variable may have: keywords, types, functions."""
+
+    def __init__(self, reserved: frozenset[str]) -> None:
+        self._reserved = reserved
+        self._names: dict[Any, str] = {}
+        self._scopes: list[list[Any]] = [[]]
+        self._taken: set[str] = set()
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block: what is declared in it is forgotten at its end."""
+        self._scopes.append([])
+        try:
+            yield
+        finally:
+            for var in self._scopes.pop():
+                self._taken.discard(self._names.pop(var))
+
+    def declare(self, var: Any, hint: str) -> str:
+        """A fresh name for `var` in the current scope."""
+        base = legal(hint)
+        name, suffix = base, 0
+        while name in self._reserved or name in self._taken:
+            suffix += 1
+            name = f"{base}_{suffix}"
+        self._taken.add(name)
+        self._names[var] = name
+        self._scopes[-1].append(var)
+        return name
+
+    def get(self, var: Any) -> str | None:
+        """The name of `var`, `None` where it is not declared here."""
+        return self._names.get(var)

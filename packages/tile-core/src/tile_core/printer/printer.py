@@ -1,0 +1,290 @@
+"""Prints a lowered function as C-family source, for any `Language`.
+
+The printer knows scopes, names, indentation and source lines; everything that a language can say differently is a
+handler in its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from tvm import ir, sym, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.plugins import UnprintableError
+from tile_core.ir import visit
+from tile_core.ir.launch import from_stmt, is_launch
+from tile_core.ir.regions import VAR, scope
+from tile_core.ir.spans import from_tvm
+from tile_core.printer.language import Helper, Language, Node
+from tile_core.printer.names import Names, legal
+from tile_core.printer.precedence import Code, cast
+
+INDENT = "  "
+PROMOTED = frozenset({"bool", "int8", "int16", "uint8", "uint16"})
+"""The dtypes that C computes in `int`: an operation on them may leave their range."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the printed function.
+
+    `position` is that of the parameter of the tile program; `axis` says which extent or stride of it a `size` is.
+    """
+
+    name: str
+    dtype: str
+    kind: Literal["buffer", "scalar", "extent", "stride"]
+    position: int
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class PrintedFunction:
+    """Source text and how to call it: the program's parameters in order, then the sizes that only shapes tell."""
+
+    name: str
+    source: str
+    parameters: tuple[Parameter, ...]
+
+
+def print_function(
+    func: tirx.PrimFunc, language: Language, *, target: object = "", source_lines: bool = False
+) -> PrintedFunction:
+    """`func` in `language`.
+
+    `target` is named in errors; with `source_lines` every statement ends in a comment with the author's file and line.
+
+    Raises:
+        UnprintableError: the language has no form for something in `func`; the error names it, the target and the line.
+    """
+    return Printer(language, target=target, source_lines=source_lines).function(func)
+
+
+class Printer:
+    """The state of printing one function. Handlers get it as their first argument."""
+
+    def __init__(self, language: Language, *, target: object = "", source_lines: bool = False) -> None:
+        self.language = language
+        self.target = str(target)
+        self.names = Names(language.reserved)
+        self.analyzer = sym.Analyzer()
+        self._source_lines = source_lines
+        self._lines: list[str] = []
+        self._depth = 0
+        self._helpers: dict[str, str] = {}
+        self._span: ir.Span | None = None
+        self._noted: tuple[str, int] | None = None
+        self._written: frozenset[Node] = frozenset()
+
+    # -- the function ------------------------------------------------------------------------------------------------
+
+    def function(self, func: tirx.PrimFunc) -> PrintedFunction:
+        """The whole source: header, helpers that are used, and the function."""
+        self._written = frozenset(_written(func.body))
+        name = self._function_name(func)
+        parameters, declarations = self._parameters(func)
+        head = self.language.function.format(name=name, parameters=", ".join(declarations))
+        with self.block(head):
+            self.stmt(func.body)
+        parts = [*self.language.header, "", *self._helpers.values(), *self._lines]
+        return PrintedFunction(name, "\n".join(parts).lstrip("\n") + "\n", tuple(parameters))
+
+    def _function_name(self, func: tirx.PrimFunc) -> str:
+        symbol = None if func.attrs is None else func.attrs.get("global_symbol")
+        return self.names.declare(func, legal("main" if symbol is None else str(symbol), "kernel"))
+
+    def _parameters(self, func: tirx.PrimFunc) -> tuple[list[Parameter], list[str]]:
+        found: list[Parameter] = []
+        for position, var in enumerate(func.params):
+            name = self.names.declare(var, str(var.name))
+            kind: Literal["buffer", "scalar"] = "buffer" if isinstance(var.ty, tirx.BufferType) else "scalar"
+            found.append(Parameter(name, str(var.ty.dtype), kind, position))
+        for position, buffer in enumerate(func.params):
+            if isinstance(buffer.ty, tirx.BufferType):
+                found += self._sizes(buffer, position)
+        return found, [self._declaration(func, parameter) for parameter in found]
+
+    def _sizes(self, buffer: Node, position: int) -> Iterator[Parameter]:
+        sizes: tuple[tuple[Literal["extent", "stride"], Node], ...]
+        sizes = (("extent", buffer.ty.shape), ("stride", buffer.ty.strides))
+        for kind, values in sizes:
+            for axis, var in enumerate(values):
+                if isinstance(var, ir.Var) and self.names.get(var) is None:
+                    dtype = str(var.ty.dtype)
+                    if kind == "extent":
+                        zero, top = tirx.IntImm(dtype, 0), tirx.IntImm(dtype, (1 << 31) - 1)
+                        self.analyzer.bind(var, ir.Range.from_min_extent(zero, top))
+                    yield Parameter(self.names.declare(var, str(var.name)), dtype, kind, position, axis)
+
+    def _declaration(self, func: tirx.PrimFunc, parameter: Parameter) -> str:
+        type_name = self.type_name(parameter.dtype)
+        if parameter.kind != "buffer":
+            return f"{type_name} {parameter.name}"
+        const = "" if func.params[parameter.position] in self._written else self.language.const
+        return f"{const}{type_name}* {self.language.restrict}{parameter.name}"
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """One line at the current indentation, with the author's line as a comment where that was asked for."""
+        self._lines.append(f"{INDENT * self._depth}{text}{self._note()}")
+
+    def pragma(self, text: str) -> None:
+        """A line without indentation or comment."""
+        self._lines.append(text)
+
+    def _note(self) -> str:
+        span = from_tvm(self._span) if self._source_lines else None
+        if span is None or (span.file, span.line) == self._noted:
+            return ""
+        self._noted = (span.file, span.line)
+        return f"  {self.language.comment} {PurePath(span.file).name}:{span.line}"
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """`head { … }`, a scope for names."""
+        self.line(f"{head} {{" if head else "{")
+        with self.indented():
+            yield
+        self._lines.append(f"{INDENT * self._depth}}}")
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        """One step deeper, a scope for names."""
+        self._depth += 1
+        with self.names.scope():
+            yield
+        self._depth -= 1
+
+    def reopen(self, head: str) -> None:
+        """Join the closing brace of the last block with what follows: `} else {`."""
+        self._lines.pop()
+        self._lines.append(f"{INDENT * self._depth}}} {head} {{")
+
+    def close(self) -> None:
+        """A closing brace."""
+        self._lines.append(f"{INDENT * self._depth}}}")
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def stmt(self, node: Node) -> None:
+        """Print a statement."""
+        outer = self._span
+        self._span = node.span or outer
+        if isinstance(node, S.For) and is_launch(node):
+            self._launch(node)
+        else:
+            handler = self.language.statements.get(type(node))
+            if handler is None:
+                raise self.unprintable(f"the statement {type(node).__name__}", node)
+            handler(self, node)
+        self._span = outer
+
+    def _launch(self, node: S.For) -> None:
+        if self.language.launch is None:
+            raise self.unprintable("a kernel launch", node)
+        self.language.launch(self, from_stmt(node))
+
+    def expr(self, node: Node) -> Code:
+        """An expression as text with its precedence."""
+        handler = self.language.expressions.get(type(node))
+        if handler is None:
+            raise self.unprintable(self.describe(node), node)
+        return handler(self, node)
+
+    def call(self, node: Node) -> Code:
+        """A call, by the table of operations."""
+        handler = self.language.calls.get(str(node.op.name)) if isinstance(node.op, ir.Op) else None
+        if handler is None:
+            raise self.unprintable(self.describe(node), node)
+        return handler(self, node)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def dtype(self, node: Node) -> str:
+        """The dtype of an expression."""
+        return str(node.ty.dtype)
+
+    def type_name(self, dtype: str, node: Node = None) -> str:
+        """The language's name of a dtype."""
+        if dtype not in self.language.types:
+            raise self.unprintable(f"the dtype {dtype}", node)
+        return self.language.types[dtype]
+
+    def name(self, var: Node) -> str:
+        """The name of a variable that is in scope."""
+        name = self.names.get(var)
+        if name is None:
+            raise self.unprintable(f"the variable {var.name}, which nothing in scope defines", var)
+        return name
+
+    def helper(self, helper: Helper, node: Node) -> str:
+        """The name of a helper for the dtype of `node`'s first operand; its definition joins the source."""
+        first = node.args[0] if isinstance(node, ir.Call) else node.a
+        dtype = self.computed_in(self.dtype(first))
+        name = f"{helper.name}_{dtype}"
+        if name not in self._helpers:
+            self.type_name(dtype, node)
+            text = helper.define(name, dtype, self.language)
+            if text is None:
+                raise self.unprintable(self.describe(node), node)
+            self._helpers[name] = f"{text}\n"
+        return name
+
+    def computed_in(self, dtype: str) -> str:
+        """The dtype in which C computes on operands of `dtype`."""
+        return "int32" if dtype in PROMOTED else dtype
+
+    def narrowed(self, code: Code, node: Node) -> Code:
+        """`code`, cast back to the dtype of `node` where C has computed it in `int`."""
+        dtype = self.dtype(node)
+        return cast(self.type_name(dtype, node), code) if dtype in PROMOTED else code
+
+    def is_scalar(self, buffer: Node) -> bool:
+        """Whether a buffer is a single variable, printed as one."""
+        return scope(buffer) == VAR
+
+    def nonnegative(self, node: Node) -> bool:
+        """Whether an integer expression is known not to be negative."""
+        if self.dtype(node).startswith("uint"):
+            return True
+        return int(self.analyzer.const_int_bound(node).min_value) >= 0
+
+    # -- refusals ----------------------------------------------------------------------------------------------------
+
+    def describe(self, node: Node) -> str:
+        """What an expression is, for messages."""
+        if isinstance(node, ir.Call) and isinstance(node.op, ir.Op):
+            kinds = ", ".join(str(getattr(argument.ty, "dtype", argument.ty)) for argument in node.args)
+            return f"the operation {str(node.op.name).removeprefix('tirx.')}({kinds})"
+        dtype = getattr(getattr(node, "ty", None), "dtype", None)
+        return f"the expression {type(node).__name__}" + (f" of dtype {dtype}" if dtype is not None else "")
+
+    def unprintable(self, what: str, node: Node = None) -> UnprintableError:
+        """The error for something that the language cannot say."""
+        place = f" for target {self.target}" if self.target else ""
+        span = getattr(node, "span", None) or self._span
+        return UnprintableError(
+            f"{self.language.name}{place} has no form for {what}",
+            remedy="a pass of the backend has to decompose it, or the backend's printer has to list it",
+            span=from_tvm(span),
+        )
+
+
+def _written(body: Node) -> Iterator[Node]:
+    """The buffers that a body may store to: stored to, or handed to a call that could."""
+    for store in visit.collect(body, S.BufferStore):
+        yield store.buffer
+    for call in visit.collect(body, ir.Call):
+        for argument in call.args:
+            yield from (argument.source,) if isinstance(argument, ir.TensorLoad) and _takes_address(call) else ()
+            yield from (argument,) if isinstance(argument, ir.Var) and isinstance(argument.ty, tirx.BufferType) else ()
+
+
+def _takes_address(call: Node) -> bool:
+    return isinstance(call.op, ir.Op) and str(call.op.name) == "tirx.address_of"
