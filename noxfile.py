@@ -74,7 +74,7 @@ class Environment:
 @nox.session(default=False)
 def quickstart(session: nox.Session) -> None:
     """Compile and check the kernels of examples/quickstart.py on the best target of this machine."""
-    Environment(session).group("torch").run("examples/quickstart.py", *session.posargs)
+    Environment(session).group("examples").run("examples/quickstart.py", *session.posargs)
 
 
 @nox.session
@@ -154,4 +154,4 @@ def docs(session: nox.Session) -> None:
 @nox.session(name="bench-cpu", default=False)
 def bench_cpu(session: nox.Session) -> None:
     """Measure the CPU backend against torch."""
-    Environment(session).group("torch").run("benchmarks/cpu.py", *session.posargs)
+    Environment(session).group("examples").run("benchmarks/cpu.py", *session.posargs)
