@@ -1,0 +1,127 @@
+"""The pipeline as data: one default tuple of passes and the edits by which a backend states its difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tile_core.errors.passes import PipelineEditError
+
+if TYPE_CHECKING:
+    from tile_core.passes.base import Pass
+
+Pipeline = tuple["Pass", ...]
+
+
+class Edit(Protocol):
+    """A change to a pipeline."""
+
+    def apply(self, pipeline: Pipeline) -> Pipeline:
+        """The changed pipeline."""
+        ...
+
+
+@dataclass(frozen=True)
+class _InsertBefore:
+    anchor: str
+    passes: Pipeline
+
+    def apply(self, pipeline: Pipeline) -> Pipeline:
+        at = _index(pipeline, self.anchor)
+        return pipeline[:at] + self.passes + pipeline[at:]
+
+
+@dataclass(frozen=True)
+class _InsertAfter:
+    anchor: str
+    passes: Pipeline
+
+    def apply(self, pipeline: Pipeline) -> Pipeline:
+        at = _index(pipeline, self.anchor) + 1
+        return pipeline[:at] + self.passes + pipeline[at:]
+
+
+@dataclass(frozen=True)
+class _Replace:
+    name: str
+    passes: Pipeline
+
+    def apply(self, pipeline: Pipeline) -> Pipeline:
+        at = _index(pipeline, self.name)
+        return pipeline[:at] + self.passes + pipeline[at + 1 :]
+
+
+def insert_before(anchor: str, *passes: Pass) -> Edit:
+    """Put `passes` directly before the pass called `anchor`."""
+    return _InsertBefore(anchor, passes)
+
+
+def insert_after(anchor: str, *passes: Pass) -> Edit:
+    """Put `passes` directly after the pass called `anchor`."""
+    return _InsertAfter(anchor, passes)
+
+
+def replace(name: str, *passes: Pass) -> Edit:
+    """Put `passes` where the pass called `name` stands."""
+    return _Replace(name, passes)
+
+
+def drop(name: str) -> Edit:
+    """Remove the pass called `name`."""
+    return _Replace(name, ())
+
+
+def apply_edits(pipeline: Pipeline, edits: Iterable[Edit]) -> Pipeline:
+    """The pipeline after every edit, in order.
+
+    Raises:
+        PipelineEditError: an edit names a pass that is not there, or the result holds one name twice.
+
+    >>> from tile_core.passes.pipeline import apply_edits, drop
+    >>> [step.name for step in apply_edits(default_pipeline(None), [drop("simplify")])][:2]
+    ['check_semantics', 'lower_tile_ops']
+    """
+    for edit in edits:
+        pipeline = edit.apply(pipeline)
+    names = [step.name for step in pipeline]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise PipelineEditError(
+            f"the pipeline holds {', '.join(twice)} twice",
+            remedy="use `replace` for a pass that is already there",
+        )
+    return pipeline
+
+
+def default_pipeline(capabilities: Any) -> Pipeline:
+    """The passes that every backend starts from, in order.
+
+    `capabilities` are the target's facts; a pass that a target has no use for is left out by the fact, not by a name.
+    """
+    from tile_core.passes.check_semantics import CheckSemantics
+    from tile_core.passes.legalize_bounds import LegalizeBounds
+    from tile_core.passes.lower_tile_ops import LowerTileOps
+    from tile_core.passes.lower_scalar_ops import LowerScalarOps
+    from tile_core.passes.simplify import Simplify
+
+    return (CheckSemantics(), LowerTileOps(), LowerScalarOps(), LegalizeBounds(), Simplify())
+
+
+def build_pipeline(backend: Any, target: Any) -> Pipeline:
+    """The pipeline of one backend for one target: the default with the backend's `pipeline_edits`."""
+    from tile_core.plugins.manager import resolve
+
+    pipeline = default_pipeline(resolve(backend.capabilities)(target))
+    if backend.pipeline_edits is None:
+        return pipeline
+    return apply_edits(pipeline, resolve(backend.pipeline_edits)(target))
+
+
+def _index(pipeline: Pipeline, name: str) -> int:
+    names = [step.name for step in pipeline]
+    if name not in names:
+        raise PipelineEditError(
+            f"an edit names the pass {name!r}, which is not in the pipeline",
+            remedy=f"the pipeline is {', '.join(names)}",
+        )
+    return names.index(name)

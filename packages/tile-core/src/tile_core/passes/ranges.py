@@ -1,0 +1,100 @@
+"""What is known about integers at a point of a program: the one use of TVM's analyzer by the core passes.
+
+Facts come from loop ranges, from the sizes of tensors (never negative, but possibly zero) and from the conditions of the
+branches around a point. A condition that loads from memory is no fact: the memory may change inside of the branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.sym import Analyzer
+from tvm.sym.analyzer import ConstIntBound, ProofStrength
+from tvm.tirx import stmt as S
+
+from tile_core.ir import visit
+
+LIKELY = "prim.likely"
+
+
+def unmarked(condition: ir.Expr) -> ir.Expr:
+    """The condition without the marks of `legalize_bounds` (`likely`), for reading it as a fact."""
+    return visit.mutate(condition, (ir.Call, _unmark))
+
+
+def _unmark(call: ir.Call, mutator: object) -> ir.Expr:
+    if isinstance(call.op, ir.Op) and call.op.name == LIKELY:
+        return mutator.mutate(call.args[0])  # type: ignore[attr-defined]
+    return mutator.default_mutate(call)  # type: ignore[attr-defined]
+
+
+def conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:
+    """The operands of a conjunction, from left to right."""
+    if isinstance(condition, E.And):
+        yield from conjuncts(condition.a)
+        yield from conjuncts(condition.b)
+    else:
+        yield condition
+
+
+def reads_memory(expr: ir.Expr) -> bool:
+    """Whether the value of `expr` can change between two evaluations: it loads, or calls something."""
+    return bool(visit.collect(expr, ir.TensorLoad)) or any(
+        not (isinstance(call.op, ir.Op) and call.op.name == LIKELY) for call in visit.collect(expr, ir.Call)
+    )
+
+
+class Ranges:
+    """Facts about the integers of one function; `enter_loop`, `bind` and `assume` add those of a scope."""
+
+    def __init__(self, func: tirx.PrimFunc) -> None:
+        self.analyzer = Analyzer()
+        for param in func.params:
+            if tirx.buffer.is_buffer_var(param):
+                self.declare(param)
+
+    def declare(self, buffer: ir.Var) -> None:
+        """Learn that the symbolic sizes of `buffer` are not negative."""
+        for extent in buffer.shape:
+            if isinstance(extent, ir.Var):
+                largest = 2 ** (extent.ty.dtype.bits - 1) - 1
+                self.analyzer.update(extent, ConstIntBound(0, largest), True)
+
+    def enter_loop(self, loop: S.For) -> None:
+        """Learn the range of a loop variable, for the body of the loop."""
+        if loop.step is None or (isinstance(loop.step, E.IntImm) and loop.step.value > 0):
+            self.analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent), True)
+
+    def bind(self, bind: S.Bind) -> None:
+        """Learn the value of an immutable name."""
+        if is_integer(bind.value) and not reads_memory(bind.value):
+            self.analyzer.bind(bind.var, bind.value, True)
+
+    @contextmanager
+    def assume(self, *conditions: ir.Expr) -> Iterator[None]:
+        """Facts that hold inside of the scope."""
+        with ExitStack() as stack:
+            for condition in conditions:
+                for fact in conjuncts(unmarked(condition)):
+                    if not reads_memory(fact):
+                        stack.enter_context(self.analyzer.constraint_scope(fact))
+            yield
+
+    def proves(self, condition: ir.Expr) -> bool:
+        """Whether `condition` holds for every value that the known ranges allow."""
+        return bool(
+            self.analyzer.can_prove(condition) or self.analyzer.can_prove(condition, ProofStrength.SYMBOLIC_BOUND)
+        )
+
+    def refutes(self, condition: ir.Expr) -> bool:
+        """Whether `condition` is false for every value that the known ranges allow."""
+        return self.proves(E.Not(condition))
+
+
+def is_integer(expr: ir.Expr) -> bool:
+    """Whether `expr` is an integer or boolean scalar, the only kind of expression that may be simplified."""
+    dtype = getattr(expr.ty, "dtype", None)
+    return dtype is not None and str(dtype).removeprefix("u").startswith(("int", "bool"))

@@ -1,0 +1,106 @@
+"""From a tile program to an object file: the pipeline, then TVM's code generator with the passes it needs.
+
+TVM's passes are listed here one by one. Its default pipelines contain `StmtSimplify`, which folds `x * 0` and `x - x` on floats, and
+vectorisers and storage planners that this backend has its own of.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from tvm import ir, tirx
+from tvm.tirx import transform
+
+from tile_core.errors.base import TileError
+from tile_core.errors.passes import CodegenError
+from tile_core.jit.artifact import Artifact
+from tile_core.jit.host import packed_entry
+from tile_core.passes.lower import lower
+from tile_core.plugins.manager import backend
+from tile_cpu.split_host import split_host
+from tile_cpu.target import llvm_target
+
+if TYPE_CHECKING:
+    from tile_core.jit.artifact import CompileRequest
+
+KERNEL_OBJECT = "kernel.o"
+
+_BEFORE_PACKING = (
+    transform.FlattenBuffer,
+    transform.BF16ComputeLegalize,
+    transform.UnrollLoop,
+    transform.FP8ComputeLegalize,
+)
+_AFTER_PACKING = (
+    transform.FP8StorageLegalize,
+    transform.BF16StorageLegalize,
+    transform.LowerTVMBuiltin,
+    transform.LowerIntrin,
+)
+
+
+def compile_program(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
+    """Compile `program` for the CPU that `request.target` names.
+
+    The artifact holds the object file `kernel.o`, loadable on any machine with the target's instructions.
+
+    Raises:
+        TileError: the program is refused by a pass.
+        CodegenError: LLVM refused the lowered program.
+    """
+    lowered, report = lower(program, request, backend("cpu"))
+    try:
+        module = build_module(lowered, request)
+    except TileError:
+        raise
+    except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+        raise CodegenError(f"LLVM could not compile the kernel: {_first_line(error)}") from error
+    return Artifact(
+        files={KERNEL_OBJECT: object_bytes(module)},
+        kernel_source=lowered.script(),
+        report=_json(report),
+    )
+
+
+def build_module(lowered: tirx.PrimFunc, request: CompileRequest) -> Any:
+    """The LLVM module of a function that went through the pipeline."""
+    target = llvm_target(request.target)
+    split = split_host(lowered)
+    device = _module(split.blocks, target)
+    host = _module((split.host, split.set_pool), target)
+    for step in _BEFORE_PACKING:
+        device, host = step()(device), step()(host)
+    entries = {name: packed_entry(func) for name, func in _functions(host).items()}
+    whole = tvm.IRModule(entries | _functions(device))
+    for step in _AFTER_PACKING:
+        whole = step()(whole)
+    return tvm.get_global_func("target.build.llvm")(whole, target)
+
+
+def object_bytes(module: Any) -> bytes:
+    """The object file of an LLVM module."""
+    with tempfile.TemporaryDirectory(prefix="tile-") as folder:
+        path = Path(folder) / KERNEL_OBJECT
+        module.write_to_file(str(path), "o")
+        return path.read_bytes()
+
+
+def _module(functions: tuple[tirx.PrimFunc, ...], target: Any) -> ir.IRModule:
+    attributes = {"target": target, "tirx.noalias": False}
+    return tvm.IRModule({str(func.attrs["global_symbol"]): func.with_attr(attributes) for func in functions})
+
+
+def _functions(module: ir.IRModule) -> dict[str, tirx.PrimFunc]:
+    return {str(name.name_hint): func for name, func in module.functions.items()}
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _json(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: report[key] for key in sorted(report)}

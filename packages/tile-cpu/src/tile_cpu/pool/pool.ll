@@ -1,0 +1,124 @@
+; Runs the blocks of a launch on the cores.
+;
+; A kernel calls `start(pool, blocks, cells, count)`, where `blocks(cells, begin, end)` runs a range of blocks and returns 0, or the
+; error status that the whole launch then returns. Ranges are taken from an atomic counter, so that uneven blocks balance; a range is
+; an eighth of a core's share, at least one block.
+;
+; The pool is a record that the runtime owns, { ptr start; ptr parallel; i64 threads }. `parallel` is the entry of the thread pool
+; that this process uses: GOMP_parallel of libgomp (System V ABI, `void (void (*)(void *), void *, unsigned, unsigned)`), or
+; TVMBackendParallelLaunch (`int (int (*)(int, void *, void *), void *, int)`).
+
+%pool = type { ptr, ptr, i64 }
+%launch = type { ptr, ptr, i64, i64, i64, i32 }
+
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+
+define internal void @work(ptr %launch) {
+entry:
+  %blocks_at = getelementptr %launch, ptr %launch, i32 0, i32 0
+  %blocks = load ptr, ptr %blocks_at
+  %cells_at = getelementptr %launch, ptr %launch, i32 0, i32 1
+  %cells = load ptr, ptr %cells_at
+  %count_at = getelementptr %launch, ptr %launch, i32 0, i32 2
+  %count = load i64, ptr %count_at
+  %step_at = getelementptr %launch, ptr %launch, i32 0, i32 3
+  %step = load i64, ptr %step_at
+  %next_at = getelementptr %launch, ptr %launch, i32 0, i32 4
+  %status_at = getelementptr %launch, ptr %launch, i32 0, i32 5
+  br label %take
+take:
+  %begin = atomicrmw add ptr %next_at, i64 %step monotonic
+  %done = icmp sge i64 %begin, %count
+  br i1 %done, label %leave, label %run
+run:
+  %stop = add i64 %begin, %step
+  %end = call i64 @llvm.smin.i64(i64 %stop, i64 %count)
+  %status = call i32 %blocks(ptr %cells, i64 %begin, i64 %end)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %fail, label %take
+fail:
+  store atomic i32 %status, ptr %status_at monotonic, align 4
+  br label %leave
+leave:
+  ret void
+}
+
+define internal void @prepare(ptr %launch, ptr %pool, ptr %blocks, ptr %cells, i64 %count) {
+  %threads_at = getelementptr %pool, ptr %pool, i32 0, i32 2
+  %threads = load i64, ptr %threads_at
+  %ranges = mul i64 %threads, 8
+  %share = sdiv i64 %count, %ranges
+  %step = call i64 @llvm.smax.i64(i64 %share, i64 1)
+  %blocks_at = getelementptr %launch, ptr %launch, i32 0, i32 0
+  store ptr %blocks, ptr %blocks_at
+  %cells_at = getelementptr %launch, ptr %launch, i32 0, i32 1
+  store ptr %cells, ptr %cells_at
+  %count_at = getelementptr %launch, ptr %launch, i32 0, i32 2
+  store i64 %count, ptr %count_at
+  %step_at = getelementptr %launch, ptr %launch, i32 0, i32 3
+  store i64 %step, ptr %step_at
+  %next_at = getelementptr %launch, ptr %launch, i32 0, i32 4
+  store i64 0, ptr %next_at
+  %status_at = getelementptr %launch, ptr %launch, i32 0, i32 5
+  store i32 0, ptr %status_at
+  ret void
+}
+
+define internal i32 @finish(ptr %launch) {
+  %status_at = getelementptr %launch, ptr %launch, i32 0, i32 5
+  %status = load i32, ptr %status_at
+  ret i32 %status
+}
+
+define i32 @tile_start_openmp(ptr %pool, ptr %blocks, ptr %cells, i64 %count) {
+  %launch = alloca %launch
+  call void @prepare(ptr %launch, ptr %pool, ptr %blocks, ptr %cells, i64 %count)
+  %parallel_at = getelementptr %pool, ptr %pool, i32 0, i32 1
+  %parallel = load ptr, ptr %parallel_at
+  %threads_at = getelementptr %pool, ptr %pool, i32 0, i32 2
+  %threads = load i64, ptr %threads_at
+  %wanted = call i64 @llvm.smin.i64(i64 %threads, i64 %count)
+  %team = trunc i64 %wanted to i32
+  call void %parallel(ptr @work, ptr %launch, i32 %team, i32 0)
+  %status = call i32 @finish(ptr %launch)
+  ret i32 %status
+}
+
+define internal i32 @task(i32 %index, ptr %environment, ptr %launch) {
+  call void @work(ptr %launch)
+  ret i32 0
+}
+
+define i32 @tile_start_tvm(ptr %pool, ptr %blocks, ptr %cells, i64 %count) {
+  %launch = alloca %launch
+  call void @prepare(ptr %launch, ptr %pool, ptr %blocks, ptr %cells, i64 %count)
+  %parallel_at = getelementptr %pool, ptr %pool, i32 0, i32 1
+  %parallel = load ptr, ptr %parallel_at
+  %started = call i32 %parallel(ptr @task, ptr %launch, i32 0)
+  %status = call i32 @finish(ptr %launch)
+  %failed = icmp ne i32 %status, 0
+  %result = select i1 %failed, i32 %status, i32 %started
+  ret i32 %result
+}
+
+; Packed functions of TVM-FFI: the address of each `start`, as an integer (type index 1).
+
+define internal void @return_address(ptr %result, ptr %address) {
+  store i32 1, ptr %result
+  %padding = getelementptr i8, ptr %result, i64 4
+  store i32 0, ptr %padding
+  %value = getelementptr i8, ptr %result, i64 8
+  store ptr %address, ptr %value
+  ret void
+}
+
+define i32 @__tvm_ffi_start_openmp(ptr %self, ptr %args, i32 %count, ptr %result) {
+  call void @return_address(ptr %result, ptr @tile_start_openmp)
+  ret i32 0
+}
+
+define i32 @__tvm_ffi_start_tvm(ptr %self, ptr %args, i32 %count, ptr %result) {
+  call void @return_address(ptr %result, ptr @tile_start_tvm)
+  ret i32 0
+}

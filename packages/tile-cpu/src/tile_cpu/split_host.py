@@ -1,0 +1,179 @@
+"""Split a lowered function into the host entry and one function per launch, as LLVM modules want it.
+
+    host    int main(args…)            packed; checks every argument, then for each launch packs what the blocks need
+                                       into an array of 8-byte cells and calls `tile_launch_<k>`
+    blocks  int <name>_blocks_<k>(void *cells, int64 begin, int64 end)      runs the blocks [begin, end)
+
+`tile_launch_<k>` is imported LLVM IR: it hands the blocks' function to the pool that the runtime stored in the module, or
+calls it directly when there is no pool or only one block. TVM's own parallel loops are not used: they leave the number of tasks
+to TVM's pool, which cannot be told apart from other users of TVM in the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+from tvm.tirx.buffer import buffer_data_pointer_type, is_buffer_var
+
+from tile_core.ir import visit
+from tile_cpu.passes.map_grid import GRID
+
+SET_POOL = "tile_set_pool"
+CELL_VALUE = 15
+"""`kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
+
+_FAILED = "a block of the kernel did not finish: there is no memory for its tiles"
+"""The only call in a block that can fail is the allocation of its workspace."""
+
+_HEADER = """
+@tile_pool = internal global ptr null
+define i32 @tile_store_pool(ptr %pool) {
+  store ptr %pool, ptr @tile_pool
+  ret i32 0
+}
+"""
+
+_LAUNCH = """
+declare i32 @{blocks}(ptr, i64, i64)
+define i32 @tile_launch_{index}(ptr %cells, i64 %count) {{
+  %pool = load ptr, ptr @tile_pool
+  %alone = icmp eq ptr %pool, null
+  %single = icmp sle i64 %count, 1
+  %direct = or i1 %alone, %single
+  br i1 %direct, label %serial, label %parallel
+serial:
+  %status = call i32 @{blocks}(ptr %cells, i64 0, i64 %count)
+  ret i32 %status
+parallel:
+  %start = load ptr, ptr %pool
+  %joined = call i32 %start(ptr %pool, ptr @{blocks}, ptr %cells, i64 %count)
+  ret i32 %joined
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Split:
+    """The parts of one program: the host function (not yet packed), the blocks' functions, and the one that sets the pool."""
+
+    host: tirx.PrimFunc
+    blocks: tuple[tirx.PrimFunc, ...]
+    set_pool: tirx.PrimFunc
+
+
+def split_host(func: tirx.PrimFunc) -> Split:
+    """Move the body of every grid loop of `func` into a function of its own."""
+    outliner = _Outliner(str(func.attrs["global_symbol"]))
+    body = visit.mutate(func.body, (S.For, outliner.loop))
+    text = _HEADER + "".join(outliner.launchers)
+    host = func.with_body(_importing(text, body), func.span)
+    return Split(host, tuple(outliner.blocks), _set_pool())
+
+
+def _importing(text: str, body: S.Stmt) -> S.Stmt:
+    return S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(text), body)
+
+
+def _set_pool() -> tirx.PrimFunc:
+    pool = tirx.Var("pool", "handle")
+    body = S.Evaluate(tirx.call_extern("int32", "tile_store_pool", pool))
+    return tirx.PrimFunc([pool], body).with_attr("global_symbol", SET_POOL)
+
+
+class _Outliner:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.blocks: list[tirx.PrimFunc] = []
+        self.launchers: list[str] = []
+
+    def loop(self, loop: S.For, mutator: Any) -> S.Stmt:
+        if GRID not in loop.annotations:
+            return mutator.default_mutate(loop)
+        index = len(self.blocks)
+        symbol = f"{self._name}_blocks_{index}"
+        captured = _captured(loop)
+        self.blocks.append(_blocks(symbol, loop, captured))
+        self.launchers.append(_LAUNCH.format(blocks=symbol, index=index))
+        return _launch(index, loop, captured)
+
+
+def _captured(loop: S.For) -> list[ir.Var]:
+    """What the loop uses and does not define, in the order of first use; sizes of captured buffers included."""
+    defined = {loop.loop_var}
+    for kind, field in ((S.For, "loop_var"), (S.Bind, "var"), (S.AllocBuffer, "buffer"), (S.DeclBuffer, "buffer")):
+        defined.update(getattr(stmt, field) for stmt in visit.collect(loop.body, kind))
+    defined.update(let.var for let in visit.collect(loop.body, tirx.Let))
+    found: dict[ir.Var, None] = {}
+
+    def use(var: ir.Var) -> None:
+        if var in defined or var in found:
+            return
+        if is_buffer_var(var):
+            for expr in (*var.shape, *var.strides, var.elem_offset):
+                for name in visit.collect(expr, ir.Var):
+                    use(name)
+        found[var] = None
+
+    for var in visit.collect(loop.body, ir.Var):
+        use(var)
+    return list(found)
+
+
+def _blocks(symbol: str, loop: S.For, captured: Sequence[ir.Var]) -> tirx.PrimFunc:
+    cells = tirx.Var("cells", "handle")
+    begin, end = tirx.Var("begin", "int64"), tirx.Var("end", "int64")
+    names = [_unpack(cells, position, var) for position, var in enumerate(captured)]
+    run = S.For(loop.loop_var, begin, end - begin, S.ForKind.SERIAL, loop.body, span=loop.span)
+    done = S.Return(tirx.IntImm("int32", 0))
+    body = visit.sequence([*names, run, done], loop.span)
+    return tirx.PrimFunc([cells, begin, end], body, ir.PrimType("int32")).with_attr("global_symbol", symbol)
+
+
+def _launch(index: int, loop: S.For, captured: Sequence[ir.Var]) -> S.Stmt:
+    cells = tirx.Var(f"cells_{index}", "handle")
+    status = tirx.Var(f"status_{index}", "int32")
+    call = tirx.call_extern("int32", f"tile_launch_{index}", cells, loop.extent)
+    succeeded = tirx.EQ(status, tirx.IntImm("int32", 0))
+    return visit.sequence(
+        [
+            S.Bind(cells, tirx.tvm_stack_alloca("tvm_ffi_any", max(1, len(captured)))),
+            *(_pack(cells, position, var) for position, var in enumerate(captured)),
+            S.Bind(status, call),
+            S.AssertStmt(succeeded, ir.StringImm("MemoryError"), [ir.StringImm(_FAILED)]),
+        ],
+        loop.span,
+    )
+
+
+def _cell_type(dtype: str) -> str:
+    """What an 8-byte cell holds a scalar of `dtype` as."""
+    return "float64" if dtype.startswith(("float", "bfloat")) else "int64"
+
+
+def _pack(cells: ir.Var, position: int, var: ir.Var) -> S.Stmt:
+    value = var
+    if is_buffer_var(var):
+        value = var.data
+    elif isinstance(var.ty, ir.PrimType) and str(var.ty.dtype) != "handle":
+        value = _cast(_cell_type(str(var.ty.dtype)), var)
+    return S.Evaluate(tirx.tvm_struct_set(cells, position, CELL_VALUE, value))
+
+
+def _unpack(cells: ir.Var, position: int, var: ir.Var) -> S.Stmt:
+    def cell(ty: Any) -> ir.Expr:
+        return tirx.tvm_struct_get(cells, position, CELL_VALUE, ty)
+
+    if is_buffer_var(var):
+        return S.DeclBuffer(var, data=cell(buffer_data_pointer_type(var)))
+    if not isinstance(var.ty, ir.PrimType) or str(var.ty.dtype) == "handle":
+        return S.Bind(var, cell(var.ty))
+    dtype = str(var.ty.dtype)
+    return S.Bind(var, _cast(dtype, cell(_cell_type(dtype))))
+
+
+def _cast(dtype: str, value: ir.Expr) -> ir.Expr:
+    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)
