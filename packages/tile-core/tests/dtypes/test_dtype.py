@@ -83,8 +83,20 @@ def test_a_common_name_of_elsewhere_is_explained():
 
 @pytest.mark.parametrize(
     "value",
-    [None, 3, complex, torch.complex64, np.complex64, np.dtype(">f4"), np.dtype("f4,f4"), np.str_, object,
-     ml_dtypes.float8_e4m3, np.longdouble, np.datetime64],
+    [
+        None,
+        3,
+        complex,
+        torch.complex64,
+        np.complex64,
+        np.dtype(">f4"),
+        np.dtype("f4,f4"),
+        np.str_,
+        object,
+        ml_dtypes.float8_e4m3,
+        np.longdouble,
+        np.datetime64,
+    ],
 )
 def test_an_object_that_is_no_dtype(value):
     with pytest.raises(UnknownDTypeObjectError):
@@ -119,8 +131,9 @@ def test_lanes():
         ("int4", "is_int is_integer"),
         ("uint8x4", "is_unsigned is_integer"),
         ("tfloat32", "is_float"),
-    ,
-     ("float4_e2m1fn", "is_float"), ("handle", "")],
+        ("float4_e2m1fn", "is_float"),
+        ("handle", ""),
+    ],
 )
 def test_kinds(name, kinds):
     asked = ("is_bool", "is_int", "is_unsigned", "is_integer", "is_float")

@@ -83,9 +83,21 @@ def test_every_code_decodes_to_a_value_that_the_format_claims(name):
 
 @pytest.mark.parametrize(
     ("name", "size", "five"),
-    [("int4", 1, 3), ("uint4", 1, 3), ("float4_e2m1fn", 1, 3), ("float4_e2m1fnx2", 1, 5), ("float4_e2m1fnx64", 32, 160),
-     ("float4_e2m1_unpacked", 1, 5), ("float6_e2m3fn", 1, 4), ("float6_e3m2fnx2", 2, 8), ("float6_e3m2fnx4", 3, 15),
-     ("bool", 1, 5), ("tfloat32x8", 32, 160), ("float8_e8m0fnux2", 2, 10), ("int64x64", 512, 2560)],
+    [
+        ("int4", 1, 3),
+        ("uint4", 1, 3),
+        ("float4_e2m1fn", 1, 3),
+        ("float4_e2m1fnx2", 1, 5),
+        ("float4_e2m1fnx64", 32, 160),
+        ("float4_e2m1_unpacked", 1, 5),
+        ("float6_e2m3fn", 1, 4),
+        ("float6_e3m2fnx2", 2, 8),
+        ("float6_e3m2fnx4", 3, 15),
+        ("bool", 1, 5),
+        ("tfloat32x8", 32, 160),
+        ("float8_e8m0fnux2", 2, 10),
+        ("int64x64", 512, 2560),
+    ],
 )
 def test_sizes(name, size, five):
     dtype = DType(name)
@@ -113,8 +125,6 @@ def test_torch_and_numpy_mappings_come_back(name):
         ("float8_e4m3", torch.float8_e4m3fn),
         ("float8_e5m2", torch.float8_e5m2),
         ("float4_e2m1fn", torch.float4_e2m1fn_x2),
-    ,
-     
         ("float4_e2m1fnx2", torch.float4_e2m1fn_x2),
         ("tfloat32", torch.float32),
         ("int4", torch.int8),
