@@ -29,7 +29,7 @@ from tile_core.errors.plugins import (
     UnknownTargetError,
 )
 from tile_core.plugins import hookspecs
-from tile_core.plugins.manifest import Backend
+from tile_core.plugins.manifest import Backend, Detection
 from tile_core.settings import settings
 
 GROUP = "tile.backends"
@@ -249,10 +249,8 @@ def registry() -> Registry:
 
 def refresh() -> None:
     """Forget what was found, so that the next question looks again: after an installation in a running process."""
-    from tile_core.targets import select
-
     registry.cache_clear()
-    select.detection.cache_clear()
+    detection.cache_clear()
 
 
 def backends() -> Mapping[str, Backend]:
@@ -267,6 +265,23 @@ def backend(name: str) -> Backend:
         BackendNotInstalledError, BackendImportError, BackendClashError
     """
     return registry().backend(name)
+
+
+@functools.cache
+def detection(name: str) -> Detection:
+    """Whether the backend called `name` can run on this machine. Asked once a process; never raises.
+
+    A `detect` that fails is a backend that is not available, with the failure as the reason.
+    """
+    try:
+        found = resolve(backend(name).detect)()
+    except TileError as error:
+        return Detection(available=False, reason=error.message)
+    except Exception as error:  # noqa: BLE001 - foreign code: its failure must not stop another backend's choice
+        return Detection(available=False, reason=f"detection failed: {type(error).__name__}: {error}")
+    if isinstance(found, Detection):
+        return found
+    return Detection(available=False, reason=f"detect returned {type(found).__name__}, expected Detection")
 
 
 def hooks() -> Any:

@@ -7,12 +7,10 @@ Between equals the alphabet decides, so that a machine always gives the same ans
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from tile_core.errors.base import TileError
 from tile_core.errors.plugins import BackendManifestError, NoTargetError, TargetSpecError
 from tile_core.plugins import manager
 from tile_core.plugins.manifest import Detection, Priority
@@ -88,25 +86,8 @@ def _target(kind: str, options: Mapping[str, Any]) -> Target:
     return target
 
 
-@functools.cache
-def detection(name: str) -> Detection:
-    """Whether the backend called `name` can run on this machine. Asked once a process; never raises.
-
-    A `detect` that fails is a backend that is not available, with the failure as the reason.
-    """
-    try:
-        found = manager.resolve(manager.backend(name).detect)()
-    except TileError as error:
-        return Detection(available=False, reason=error.message)
-    except Exception as error:  # noqa: BLE001 - foreign code: its failure must not stop another backend's choice
-        return Detection(available=False, reason=f"detection failed: {type(error).__name__}: {error}")
-    if isinstance(found, Detection):
-        return found
-    return Detection(available=False, reason=f"detect returned {type(found).__name__}, expected Detection")
-
-
 def _automatic() -> Target:
-    found = {name: detection(name) for name in sorted(manager.backends())}
+    found = {name: manager.detection(name) for name in sorted(manager.backends())}
     usable = [name for name, state in found.items() if state.available and state.priority > Priority.NEVER]
     if not usable:
         raise NoTargetError(
