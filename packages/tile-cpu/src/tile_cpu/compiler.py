@@ -6,8 +6,11 @@ vectorisers and storage planners that this backend has its own of.
 
 from __future__ import annotations
 
+import functools
+import json
 import tempfile
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +29,10 @@ from tile_cpu.target import llvm_target
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import CompileRequest
+    from tile_core.targets import Target
 
 KERNEL_OBJECT = "kernel.o"
+POOL_OBJECT = "pool.o"
 
 _BEFORE_PACKING = (
     transform.FlattenBuffer,
@@ -60,9 +65,9 @@ def compile_program(program: tirx.PrimFunc, request: CompileRequest) -> Artifact
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
         raise CodegenError(f"LLVM could not compile the kernel: {_first_line(error)}") from error
     return Artifact(
-        files={KERNEL_OBJECT: object_bytes(module)},
+        files={KERNEL_OBJECT: object_bytes(module), POOL_OBJECT: pool_object(request.target)},
         kernel_source=lowered.script(),
-        report=_json(report),
+        report={**_json(report), "symbol": str(lowered.attrs["global_symbol"])},
     )
 
 
@@ -87,6 +92,22 @@ def object_bytes(module: Any) -> bytes:
         path = Path(folder) / KERNEL_OBJECT
         module.write_to_file(str(path), "o")
         return path.read_bytes()
+
+
+def pool_object(target: Target) -> bytes:
+    """The object file of `pool/pool.ll`, which runs blocks on the cores: the same for every kernel of a target."""
+    return _pool_object(target.option("cpu"), target.option("triple"))
+
+
+@functools.cache
+def _pool_object(cpu: str, triple: str) -> bytes:
+    text = resources.files("tile_cpu").joinpath("pool/pool.ll").read_text("utf-8")
+    described = json.dumps({"kind": "llvm", "mtriple": triple, "mcpu": cpu}).replace('"', "\\22")
+    text = f'target triple = "{triple}"\n{text}\n!tvm_target = !{{!0}}\n!0 = !{{!"{described}"}}\n'
+    with tempfile.TemporaryDirectory(prefix="tile-") as folder:
+        path = Path(folder) / "pool.ll"
+        path.write_text(text, "utf-8")
+        return object_bytes(tvm.runtime.load_module(str(path)))
 
 
 def _module(functions: tuple[tirx.PrimFunc, ...], target: Any) -> ir.IRModule:

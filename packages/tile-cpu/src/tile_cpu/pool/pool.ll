@@ -4,11 +4,12 @@
 ; error status that the whole launch then returns. Ranges are taken from an atomic counter, so that uneven blocks balance; a range is
 ; an eighth of a core's share, at least one block.
 ;
-; The pool is a record that the runtime owns, { ptr start; ptr parallel; i64 threads }. `parallel` is the entry of the thread pool
-; that this process uses: GOMP_parallel of libgomp (System V ABI, `void (void (*)(void *), void *, unsigned, unsigned)`), or
-; TVMBackendParallelLaunch (`int (int (*)(int, void *, void *), void *, int)`).
+; The pool is a record that the runtime owns, { ptr start; ptr parallel; i64 threads; ptr limit }. `parallel` is the entry of the
+; thread pool that this process uses: GOMP_parallel of libgomp (`void (void (*)(void *), void *, unsigned, unsigned)`), or
+; TVMBackendParallelLaunch (`int (int (*)(int, void *, void *), void *, int)`). With `threads` 0 the number of threads is what
+; `limit` (`int (void)`, omp_get_max_threads) returns at the time of the launch.
 
-%pool = type { ptr, ptr, i64 }
+%pool = type { ptr, ptr, i64, ptr }
 %launch = type { ptr, ptr, i64, i64, i64, i32 }
 
 declare i64 @llvm.smin.i64(i64, i64)
@@ -44,9 +45,23 @@ leave:
   ret void
 }
 
-define internal void @prepare(ptr %launch, ptr %pool, ptr %blocks, ptr %cells, i64 %count) {
+define internal i64 @threads(ptr %pool) {
+entry:
   %threads_at = getelementptr %pool, ptr %pool, i32 0, i32 2
-  %threads = load i64, ptr %threads_at
+  %fixed = load i64, ptr %threads_at
+  %asked = icmp eq i64 %fixed, 0
+  br i1 %asked, label %ask, label %known
+ask:
+  %limit_at = getelementptr %pool, ptr %pool, i32 0, i32 3
+  %limit = load ptr, ptr %limit_at
+  %answer = call i32 %limit()
+  %wide = sext i32 %answer to i64
+  ret i64 %wide
+known:
+  ret i64 %fixed
+}
+
+define internal void @prepare(ptr %launch, i64 %threads, ptr %blocks, ptr %cells, i64 %count) {
   %ranges = mul i64 %threads, 8
   %share = sdiv i64 %count, %ranges
   %step = call i64 @llvm.smax.i64(i64 %share, i64 1)
@@ -72,12 +87,18 @@ define internal i32 @finish(ptr %launch) {
 }
 
 define i32 @tile_start_openmp(ptr %pool, ptr %blocks, ptr %cells, i64 %count) {
+entry:
   %launch = alloca %launch
-  call void @prepare(ptr %launch, ptr %pool, ptr %blocks, ptr %cells, i64 %count)
+  %threads = call i64 @threads(ptr %pool)
+  %alone = icmp sle i64 %threads, 1
+  br i1 %alone, label %serial, label %spread
+serial:
+  %direct = call i32 %blocks(ptr %cells, i64 0, i64 %count)
+  ret i32 %direct
+spread:
+  call void @prepare(ptr %launch, i64 %threads, ptr %blocks, ptr %cells, i64 %count)
   %parallel_at = getelementptr %pool, ptr %pool, i32 0, i32 1
   %parallel = load ptr, ptr %parallel_at
-  %threads_at = getelementptr %pool, ptr %pool, i32 0, i32 2
-  %threads = load i64, ptr %threads_at
   %wanted = call i64 @llvm.smin.i64(i64 %threads, i64 %count)
   %team = trunc i64 %wanted to i32
   call void %parallel(ptr @work, ptr %launch, i32 %team, i32 0)
@@ -91,11 +112,21 @@ define internal i32 @task(i32 %index, ptr %environment, ptr %launch) {
 }
 
 define i32 @tile_start_tvm(ptr %pool, ptr %blocks, ptr %cells, i64 %count) {
+entry:
   %launch = alloca %launch
-  call void @prepare(ptr %launch, ptr %pool, ptr %blocks, ptr %cells, i64 %count)
+  %threads = call i64 @threads(ptr %pool)
+  %alone = icmp sle i64 %threads, 1
+  br i1 %alone, label %serial, label %spread
+serial:
+  %direct = call i32 %blocks(ptr %cells, i64 0, i64 %count)
+  ret i32 %direct
+spread:
+  call void @prepare(ptr %launch, i64 %threads, ptr %blocks, ptr %cells, i64 %count)
   %parallel_at = getelementptr %pool, ptr %pool, i32 0, i32 1
   %parallel = load ptr, ptr %parallel_at
-  %started = call i32 %parallel(ptr @task, ptr %launch, i32 0)
+  %wanted = call i64 @llvm.smin.i64(i64 %threads, i64 %count)
+  %team = trunc i64 %wanted to i32
+  %started = call i32 %parallel(ptr @task, ptr %launch, i32 %team)
   %status = call i32 @finish(ptr %launch)
   %failed = icmp ne i32 %status, 0
   %result = select i1 %failed, i32 %status, i32 %started

@@ -1,0 +1,145 @@
+"""Load compiled kernels and give them the cores.
+
+Kernels run on the thread pool that the process already has: torch's OpenMP runtime when torch is loaded, because a second pool would
+compete with its workers, which spin for milliseconds after every torch operation; TVM's pool otherwise. Neither is entered for a launch
+of one block, nor when only one thread is wanted.
+
+TVM's pool pins the calling thread and its workers to cores and counts half of the logical cores unless it is told otherwise, so both
+are set before it is first used, without overriding what the user set.
+
+The number of threads is `TILE_NUM_THREADS`, else torch's own setting, else every core that this process may use. In a forked child the
+workers of the parent do not exist; kernels run on the calling thread there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tile_core.settings import settings
+from tile_cpu.compiler import KERNEL_OBJECT, POOL_OBJECT
+from tile_cpu.split_host import SET_POOL
+
+if TYPE_CHECKING:
+    from tile_core.jit.artifact import Artifact, CompileRequest
+
+
+class _Pool(ctypes.Structure):
+    """`%pool` of `pool/pool.ll`."""
+
+    _fields_ = (
+        ("start", ctypes.c_void_p),
+        ("parallel", ctypes.c_void_p),
+        ("threads", ctypes.c_int64),
+        ("limit", ctypes.c_void_p),
+    )
+
+
+_AS_TORCH_SAYS = 0
+_pools: dict[int, _Pool] = {}
+_libraries: list[ctypes.CDLL] = []
+_lock = threading.Lock()
+
+
+def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
+    """The packed function of a compiled kernel. It is called with every parameter in order, in place, and returns `None`.
+
+    Raises:
+        SettingError: `TILE_NUM_THREADS` is not a whole number of at least 1.
+    """
+    import tvm_ffi_orcjit
+
+    module = tvm_ffi_orcjit.default_session().load_module(artifact.files[KERNEL_OBJECT])
+    pool = _pool(artifact.files[POOL_OBJECT])
+    module[SET_POOL](ctypes.c_void_p(ctypes.addressof(pool)))
+    entry: Callable[..., None] = module[artifact.report["symbol"]]
+    return entry
+
+
+def _pool(pool_object: bytes) -> _Pool:
+    """The record of the pool for the current settings; kernels keep its address, so records live as long as the process."""
+    with _lock:
+        openmp = _torch_openmp() if "torch" in sys.modules else None
+        threads = settings.num_threads or (_AS_TORCH_SAYS if openmp else available_cores())
+        record = _pools.setdefault(threads, _Pool())
+        if openmp:
+            record.start, record.parallel = _entry(pool_object, "start_openmp"), _address(openmp, "GOMP_parallel")
+            record.limit = _address(openmp, "omp_get_max_threads")
+        else:
+            _configure_tvm_pool(threads)
+            record.start = _entry(pool_object, "start_tvm")
+            record.parallel = _address(_tvm_runtime(), "TVMBackendParallelLaunch")
+        record.threads = 1 if _forked else threads
+        return record
+
+
+def available_cores() -> int:
+    """The cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _configure_tvm_pool(threads: int) -> None:
+    os.environ.setdefault("TVM_NUM_THREADS", str(max(threads, available_cores())))
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+
+
+@functools.cache
+def _pool_module(pool_object: bytes) -> Any:
+    import tvm_ffi_orcjit
+
+    return tvm_ffi_orcjit.default_session().load_module(pool_object, keep_module_alive=True)
+
+
+def _entry(pool_object: bytes, name: str) -> int:
+    return int(_pool_module(pool_object)[name]())
+
+
+@functools.cache
+def _torch_openmp() -> str | None:
+    """The path of the OpenMP runtime that torch loaded, where it has libgomp's entry points."""
+    import torch
+
+    folder = Path(torch.__file__).parent / "lib"
+    for path in sorted(folder.glob("lib*omp*.so*")):
+        try:
+            ctypes.CDLL(str(path)).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+        return str(path)
+    return None
+
+
+def _tvm_runtime() -> str:
+    import tvm
+
+    suffix = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+    return str(Path(tvm.__file__).parent / "lib" / f"libtvm_runtime{suffix}")
+
+
+@functools.cache
+def _address(library: str, symbol: str) -> int:
+    handle = ctypes.CDLL(library)
+    _libraries.append(handle)
+    address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked  # noqa: PLW0603 - a fact about the process
+    _forked = True
+    for record in _pools.values():
+        record.threads = 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
