@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile_core.errors.base import TileError
 
-__all__ = ["CodeGenerationUnimplementedError"]
+__all__ = ["CodeGenerationUnimplementedError", "DialectNameUnimplementedError"]
 
 
 class CodeGenerationUnimplementedError(TileError, NotImplementedError):
@@ -16,4 +16,15 @@ class CodeGenerationUnimplementedError(TileError, NotImplementedError):
     """
 
     code = "TILE-E0590"
+    kind = "unimplemented"
+
+
+class DialectNameUnimplementedError(TileError, AttributeError):
+    """The name belongs to the dialect in use, and does not exist yet.
+
+    A backend's dialect has the portable names and the names of its vendor. The message says which backend it is. Portable
+    names work on every backend that generates code.
+    """
+
+    code = "TILE-E0591"
     kind = "unimplemented"
