@@ -57,7 +57,8 @@ def test_a_wavefront_has_64_lanes_on_cdna_and_32_on_rdna() -> None:
 def test_each_architecture_has_one_family_of_fp8() -> None:
     for name, facts in table().architectures.items():
         formats = {text for text in facts.fact("convert_dtypes") if text.startswith("float8")}
-        assert len({text.endswith("fnuz") for text in formats}) <= 1, name
+        variants = {"fnuz" if text.endswith("fnuz") else "fn" for text in formats}
+        assert variants <= {facts.fact("fp8_variant")}, name
 
 
 def test_without_a_driver_the_reason_names_the_device_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
