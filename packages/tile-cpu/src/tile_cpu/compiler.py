@@ -1,7 +1,7 @@
 """From a tile program to an object file: the pipeline, then TVM's code generator with the passes it needs.
 
-TVM's passes are listed here one by one. Its default pipelines contain `StmtSimplify`, which folds `x * 0` and `x - x` on floats, and
-vectorisers and storage planners that this backend has its own of.
+TVM's passes are listed here one by one. Its default pipelines contain `StmtSimplify`, which folds `x * 0` and `x - x`
+on floats, and vectorisers and storage planners that this backend has its own of.
 """
 
 from __future__ import annotations

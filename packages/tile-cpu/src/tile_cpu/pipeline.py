@@ -6,8 +6,8 @@ from tile_core.passes.drop_guard_marks import DropGuardMarks
 from tile_core.passes.legalize_bounds import LegalizeBounds
 from tile_core.passes.pipeline import Edit, insert_after, replace
 from tile_core.targets import Target
-from tile_cpu.passes.legalize_float_compare import LegalizeFloatCompare
 from tile_cpu.passes.inline_masks import InlineMasks
+from tile_cpu.passes.legalize_float_compare import LegalizeFloatCompare
 from tile_cpu.passes.map_grid import MapGrid
 from tile_cpu.passes.plan_memory import PlanMemory
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
@@ -20,5 +20,13 @@ def edits(target: Target) -> tuple[Edit, ...]:
     """
     return (
         replace("legalize_bounds", LegalizeBounds(every_scope=True)),
-        insert_after("simplify", MapGrid(), VectorizeLoops(), DropGuardMarks(), InlineMasks(), PlanMemory(), LegalizeFloatCompare()),
+        insert_after(
+            "simplify",
+            MapGrid(),
+            VectorizeLoops(),
+            DropGuardMarks(),
+            InlineMasks(),
+            PlanMemory(),
+            LegalizeFloatCompare(),
+        ),
     )

@@ -1,18 +1,19 @@
 """Load compiled kernels and give them the cores.
 
-Kernels run on the thread pool that the process already has: torch's OpenMP runtime when torch is loaded, because a second pool would
-compete with its workers, which spin for milliseconds after every torch operation; TVM's pool otherwise. Neither is entered for a launch
-of one block, nor when only one thread is wanted.
+Kernels run on the thread pool that the process already has: torch's OpenMP runtime when torch is loaded, because a
+second pool would compete with its workers, which spin for milliseconds after every torch operation; TVM's pool
+otherwise. Neither is entered for a launch of one block, nor when only one thread is wanted.
 
-TVM's pool pins the calling thread and its workers to cores and counts half of the logical cores unless it is told otherwise, so both
-are set before it is first used, without overriding what the user set.
+TVM's pool pins the calling thread and its workers to cores and counts half of the logical cores unless it is told
+otherwise, so both are set before it is first used, without overriding what the user set.
 
-The number of threads is `TILE_NUM_THREADS`, else torch's own setting, else every core that this process may use. In a forked child the
-workers of the parent do not exist; kernels run on the calling thread there.
+The number of threads is `TILE_NUM_THREADS`, else torch's own setting, else every core that this process may use. In a
+forked child the workers of the parent do not exist; kernels run on the calling thread there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -48,7 +49,7 @@ _lock = threading.Lock()
 
 
 def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
-    """The packed function of a compiled kernel. It is called with every parameter in order, in place, and returns `None`.
+    """The packed function of a compiled kernel: called with every parameter in order, it returns `None`.
 
     Raises:
         SettingError: `TILE_NUM_THREADS` is not a whole number of at least 1.
@@ -63,7 +64,7 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
 
 
 def _pool(pool_object: bytes) -> _Pool:
-    """The record of the pool for the current settings; kernels keep its address, so records live as long as the process."""
+    """The record of the pool for the current settings. Kernels keep its address: it lives as long as the process."""
     with _lock:
         openmp = _torch_openmp() if "torch" in sys.modules else None
         threads = settings.num_threads or (_AS_TORCH_SAYS if openmp else available_cores())
@@ -107,11 +108,9 @@ def _torch_openmp() -> str | None:
 
     folder = Path(torch.__file__).parent / "lib"
     for path in sorted(folder.glob("lib*omp*.so*")):
-        try:
-            ctypes.CDLL(str(path)).GOMP_parallel
-        except (OSError, AttributeError):
-            continue
-        return str(path)
+        with contextlib.suppress(OSError):
+            if hasattr(ctypes.CDLL(str(path)), "GOMP_parallel"):
+                return str(path)
     return None
 
 

@@ -4,9 +4,9 @@
                                        into an array of 8-byte cells and calls `tile_launch_<k>`
     blocks  int <name>_blocks_<k>(void *cells, int64 begin, int64 end)      runs the blocks [begin, end)
 
-`tile_launch_<k>` is imported LLVM IR: it hands the blocks' function to the pool that the runtime stored in the module, or
-calls it directly when there is no pool or only one block. TVM's own parallel loops are not used: they leave the number of tasks
-to TVM's pool, which cannot be told apart from other users of TVM in the process.
+`tile_launch_<k>` is imported LLVM IR: it hands the blocks' function to the pool that the runtime stored in the
+module, or calls it directly when there is no pool or only one block. TVM's own parallel loops are not used: they
+leave the number of tasks to TVM's pool, which cannot be told apart from other users of TVM in the process.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ parallel:
 
 @dataclass(frozen=True)
 class Split:
-    """The parts of one program: the host function (not yet packed), the blocks' functions, and the one that sets the pool."""
+    """The parts of one program: the host function (not yet packed), the blocks' functions, the pool's setter."""
 
     host: tirx.PrimFunc
     blocks: tuple[tirx.PrimFunc, ...]

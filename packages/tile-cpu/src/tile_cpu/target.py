@@ -1,7 +1,7 @@
 """CPU targets: the levels of instruction sets, and what this machine has.
 
-The default is the machine itself. It is resolved to LLVM's name of the CPU and its exact features when the target is made, so that the
-target, and with it the cache key, says which instructions the code uses.
+The default is the machine itself. It is resolved to LLVM's name of the CPU and its exact features when the target is
+made, so that the target, and with it the cache key, says which instructions the code uses.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def detect() -> Detection:
 def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     """The target for `kind` and its options.
 
-    `arch` is `host` (the default) or a level of `targets.yaml`; `cpu` and `features` (`["+avx2", "-fma"]`), in LLVM's names,
-    and `triple` replace what the level says.
+    `arch` is `host` (the default) or a level of `targets.yaml`; `cpu` and `features` (`["+avx2", "-fma"]`), in LLVM's
+    names, and `triple` replace what the level says.
 
     Raises:
         TargetSpecError: an unknown option or level.

@@ -58,8 +58,8 @@ class IndexOutOfRangeError(TileError, IndexError):
 class RegionOutOfRangeError(TileError, IndexError):
     """A region given to a tile operation lies outside of its buffer for certain.
 
-    A region may stick out at the end of a global tensor at run time; that part is guarded. It is refused when constants show
-    that it starts outside, or when it is larger than a tile (shared, fragment or local) can hold.
+    A region may stick out at the end of a global tensor at run time; that part is guarded. It is refused when
+    constants show that it starts outside, or when it is larger than a tile (shared, fragment or local) can hold.
     """
 
     code = "TILE-E0504"
@@ -68,8 +68,8 @@ class RegionOutOfRangeError(TileError, IndexError):
 class ThreadIndexError(TileError, ValueError):
     """A kernel reads a thread index on a target whose blocks have no threads.
 
-    A block is one sequential program there. Write the work with `T.Parallel` and tile operations, which every target maps to
-    its own hardware, or choose a target with threads.
+    A block is one sequential program there. Write the work with `T.Parallel` and tile operations, which every target
+    maps to its own hardware, or choose a target with threads.
     """
 
     code = "TILE-E0505"
@@ -79,8 +79,8 @@ class ThreadIndexError(TileError, ValueError):
 class ParallelNestError(TileError, ValueError):
     """Something stands inside a `T.Parallel` loop that cannot stand there.
 
-    The iterations of `T.Parallel` are independent elements that the compiler spreads over threads and vector lanes. A nested
-    `T.Parallel` must be perfectly nested, and tile operations, `T.Pipelined` and allocations belong outside.
+    The iterations of `T.Parallel` are independent elements that the compiler spreads over threads and vector lanes. A
+    nested `T.Parallel` must be perfectly nested, and tile operations, `T.Pipelined` and allocations belong outside.
     """
 
     code = "TILE-E0506"
@@ -89,8 +89,8 @@ class ParallelNestError(TileError, ValueError):
 class ParallelStorageError(TileError, ValueError):
     """A `T.Parallel` loop addresses a buffer in a way that has no mapping to threads.
 
-    A buffer of scope `local` belongs to one thread, so a parallel variable cannot index it: use `T.alloc_fragment`, which is
-    spread over the threads. A fragment indexed by a parallel variable needs loops of constant extent.
+    A buffer of scope `local` belongs to one thread, so a parallel variable cannot index it: use `T.alloc_fragment`,
+    which is spread over the threads. A fragment indexed by a parallel variable needs loops of constant extent.
     """
 
     code = "TILE-E0507"
@@ -99,8 +99,8 @@ class ParallelStorageError(TileError, ValueError):
 class LoopControlError(TileError, ValueError):
     """`break` or `continue` stands where it has no meaning.
 
-    The iterations of `T.Parallel` and `T.vectorized` run at the same time, so none of them can end the loop. Guard the work with
-    `if`, or use `T.serial`.
+    The iterations of `T.Parallel` and `T.vectorized` run at the same time, so none of them can end the loop. Guard
+    the work with `if`, or use `T.serial`.
     """
 
     code = "TILE-E0508"
@@ -138,7 +138,8 @@ class WorkspaceLimitError(TileError, MemoryError):
 class DataTypeUnsupportedError(TileError, TypeError):
     """The target cannot compute with a dtype that the kernel uses.
 
-    The message names the buffer or expression. Store in that dtype and compute in a wider one, or choose another target.
+    The message names the buffer or expression. Store in that dtype and compute in a wider one, or choose another
+    target.
     """
 
     code = "TILE-E0512"
@@ -148,8 +149,8 @@ class DataTypeUnsupportedError(TileError, TypeError):
 class UnsupportedOnTargetError(TileError, NotImplementedError):
     """The kernel uses an operation that its target does not have.
 
-    The message names the operation and the target. Dialect modules list what a backend has: import the language from the
-    backend that the kernel is meant for, or use the portable form that the message suggests.
+    The message names the operation and the target. Dialect modules list what a backend has: import the language from
+    the backend that the kernel is meant for, or use the portable form that the message suggests.
     """
 
     code = "TILE-E0513"
@@ -159,15 +160,15 @@ class UnsupportedOnTargetError(TileError, NotImplementedError):
 class VectorBoundsError(TileError, IndexError):
     """A vector access written by hand (`T.Ramp`) cannot be shown to stay inside of its buffer.
 
-    A scalar access is guarded lane by lane; a hand-written vector is one access. Guard it with an `if` whose condition covers
-    the last lane, or write a `T.vectorized` or `T.Parallel` loop, whose tails the compiler makes.
+    A scalar access is guarded lane by lane; a hand-written vector is one access. Guard it with an `if` whose
+    condition covers the last lane, or write a `T.vectorized` or `T.Parallel` loop, whose tails the compiler makes.
     """
 
     code = "TILE-E0514"
 
 
 class BlockSyncError(TileError, ValueError):
-    """A barrier between threads is asked for on a target whose blocks have no threads, in a way that would change the result.
+    """A barrier between threads is asked for on a target whose blocks have no threads.
 
     Barriers that only order the statements of one block are free there and are dropped.
     """
@@ -179,8 +180,8 @@ class BlockSyncError(TileError, ValueError):
 class CodegenError(TileError, RuntimeError):
     """The code generator refused the lowered program.
 
-    This is a fault of the compiler, not of the kernel. Please report it with the kernel; the message carries what the code
-    generator said, and `TILE_DUMP_IR` shows the program after every pass.
+    This is a fault of the compiler, not of the kernel. Please report it with the kernel; the message carries what the
+    code generator said, and `TILE_DUMP_IR` shows the program after every pass.
     """
 
     code = "TILE-E0516"

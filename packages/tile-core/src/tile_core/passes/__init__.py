@@ -1,0 +1,1 @@
+"""One pass a file; `pipeline.py` is their order, `lower.py` runs them."""

@@ -18,4 +18,5 @@ class DropGuardMarks:
     name: ClassVar[str] = "drop_guard_marks"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         return func.with_body(unmarked(func.body), func.span)

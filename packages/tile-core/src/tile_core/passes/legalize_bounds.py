@@ -1,12 +1,12 @@
 """Guard every access that may leave its buffer.
 
-A load outside gives the buffer's safe value (zero unless annotated) and a store outside is skipped; negative indices count as
-outside. What the loop ranges, the sizes and the enclosing conditions prove gets no guard, so a kernel whose tiles divide its
-tensors has none, and a guard that holds for a whole statement is emitted once, around the statement.
+A load outside gives the buffer's safe value (zero unless annotated) and a store outside is skipped; negative indices
+count as outside. What the loop ranges, the sizes and the enclosing conditions prove gets no guard, so a kernel whose
+tiles divide its tensors has none, and a guard that holds for a whole statement is emitted once, around the statement.
 
-Every guard is marked with TVM's `likely`. The mark has no meaning of its own; it tells the passes that split a loop into a
-main part without guards and a remainder which conditions are true nearly everywhere, and may be decided per part.
-`is_guard` recognises it.
+Every guard is marked with TVM's `likely`. The mark has no meaning of its own; it tells the passes that split a loop
+into a main part without guards and a remainder which conditions are true nearly everywhere, and may be decided per
+part. `is_guard` recognises it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class LegalizeBounds:
     name: ClassVar[str] = "legalize_bounds"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         guard = _Guard(func, self.every_scope)
         body = visit.mutate(
             func.body,
@@ -159,15 +160,14 @@ class _Guard:
             if index.ty.dtype.lanes > 1:
                 self._require_vector(buffer, axis, index, extent)
                 continue
-            for condition in (E.LE(_like(index, 0), index), _less(index, extent)):
-                if not self._ranges.proves(condition):
-                    needed.append(condition)
+            inside = (E.LE(_like(index, 0), index), _less(index, extent))
+            needed.extend(condition for condition in inside if not self._ranges.proves(condition))
         return needed
 
     def _require_vector(self, buffer: ir.Var, axis: int, index: ir.Expr, extent: ir.Expr) -> None:
         if isinstance(index, E.Ramp):
             last = index.base + index.stride * (index.lanes - 1)
-            inside = [E.And(0 <= end, _less(end, extent)) for end in (index.base, last)]
+            inside = [E.And(end >= 0, _less(end, extent)) for end in (index.base, last)]
             if all(self._ranges.proves(condition) for condition in inside):
                 return
         raise VectorBoundsError(
@@ -198,9 +198,9 @@ def _safe_values(body: S.Stmt) -> dict[ir.Var, ir.Expr]:
 
 def _marked(guards: list[ir.Expr]) -> ir.Expr:
     unique: list[ir.Expr] = []
-    for guard in (part for guard in guards for part in conjuncts(guard)):
-        if not any(tvm.ir.structural_equal(guard, seen) for seen in unique):
-            unique.append(guard)
+    for part in (part for guard in guards for part in conjuncts(guard)):
+        if not any(tvm.ir.structural_equal(part, seen) for seen in unique):
+            unique.append(part)
     condition = unique[0]
     for guard in unique[1:]:
         condition = E.And(condition, guard)

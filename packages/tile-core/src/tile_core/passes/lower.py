@@ -23,7 +23,8 @@ def lower(
 ) -> tuple[tirx.PrimFunc, Mapping[str, Any]]:
     """Run the backend's pipeline over `program`.
 
-    `backend` is the manifest; an observer is a pair of callbacks `(pass name, function)` called before and after every pass.
+    `backend` is the manifest; an observer is a pair of callbacks `(pass name, function)` called before and after
+    every pass.
 
     Returns the lowered function and the facts that the passes left for `JITKernel.report()`, JSON values only.
 

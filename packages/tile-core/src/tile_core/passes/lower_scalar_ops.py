@@ -1,7 +1,7 @@
 """Expand the pure scalar functions of `ops/scalar.py` into plain nodes, except those that the target prints itself.
 
-Operands that are not names or constants are bound first: an expansion names its operands several times, and nested ones would
-grow exponentially.
+Operands that are not names or constants are bound first: an expansion names its operands several times, and nested
+ones would grow exponentially.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class LowerScalarOps:
     name: ClassVar[str] = "lower_scalar_ops"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         return visit.mutate(func, (ir.Call, self._expand))
 
     def _expand(self, call: ir.Call, mutator: Any) -> ir.Expr:

@@ -26,6 +26,7 @@ class LowerTileOps:
     name: ClassVar[str] = "lower_tile_ops"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         from tile_core.ops import OPS
 
         lowerer = _Lowerer(OPS, context)

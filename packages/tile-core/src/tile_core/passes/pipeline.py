@@ -100,8 +100,8 @@ def default_pipeline(capabilities: Any) -> Pipeline:
     """
     from tile_core.passes.check_semantics import CheckSemantics
     from tile_core.passes.legalize_bounds import LegalizeBounds
-    from tile_core.passes.lower_tile_ops import LowerTileOps
     from tile_core.passes.lower_scalar_ops import LowerScalarOps
+    from tile_core.passes.lower_tile_ops import LowerTileOps
     from tile_core.passes.simplify import Simplify
 
     return (CheckSemantics(), LowerTileOps(), LowerScalarOps(), LegalizeBounds(), Simplify())

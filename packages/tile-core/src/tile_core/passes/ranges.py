@@ -1,7 +1,8 @@
 """What is known about integers at a point of a program: the one use of TVM's analyzer by the core passes.
 
-Facts come from loop ranges, from the sizes of tensors (never negative, but possibly zero) and from the conditions of the
-branches around a point. A condition that loads from memory is no fact: the memory may change inside of the branch.
+Facts come from loop ranges, from the sizes of tensors (never negative, but possibly zero) and from the conditions of
+the branches around a point. A condition that loads from memory is no fact: the memory may change inside of the
+branch.
 """
 
 from __future__ import annotations

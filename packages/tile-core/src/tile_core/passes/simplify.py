@@ -1,9 +1,9 @@
 """Simplify index arithmetic: indices, loop bounds, conditions and the names bound to them. Nothing else.
 
-* **Floats are left alone.** TVM's rules `x * 0 = 0`, `x - x = 0` and `x == x` do not hold for NaN and infinities. A condition
-  that compares floats is simplified around the comparison.
-* **Data is left alone.** TVM's rules also assume that integers do not overflow. That holds for indices; the values of tensors
-  wrap, so what is loaded is opaque here and what is stored is not touched.
+* **Floats are left alone.** TVM's rules `x * 0 = 0`, `x - x = 0` and `x == x` do not hold for NaN and infinities. A
+  condition that compares floats is simplified around the comparison.
+* **Data is left alone.** TVM's rules also assume that integers do not overflow. That holds for indices; the values of
+  tensors wrap, so what is loaded is opaque here and what is stored is not touched.
 * Branches whose condition is decided and loops without iterations go away.
 """
 
@@ -36,6 +36,7 @@ class Simplify:
     name: ClassVar[str] = "simplify"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         simplifier = _Simplifier(func)
         body = visit.mutate(
             func.body,

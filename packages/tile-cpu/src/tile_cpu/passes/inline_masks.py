@@ -1,7 +1,7 @@
 """Put the value of every name that stands for a vector of bool where the name is used.
 
-TVM's analyzer, which most of its passes carry along, cannot represent a bound vector of bool. Masks are comparisons of a ramp, which
-LLVM computes once anyway.
+TVM's analyzer, which most of its passes carry along, cannot represent a bound vector of bool. Masks are comparisons
+of a ramp, which LLVM computes once anyway.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class InlineMasks:
     name: ClassVar[str] = "inline_masks"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         masks: dict[ir.Var, ir.Expr] = {}
 
         def bind(stmt: S.Bind, mutator: Any) -> S.Stmt:

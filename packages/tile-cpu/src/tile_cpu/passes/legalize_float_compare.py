@@ -1,7 +1,7 @@
 """Write `a != b` on floats as `not (a == b)`.
 
-TVM's code generator emits an ordered comparison for both, so that `NaN != 1` would be false. The other comparisons are false for
-NaN either way, which is right.
+TVM's code generator emits an ordered comparison for both, so that `NaN != 1` would be false. The other comparisons
+are false for NaN either way, which is right.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class LegalizeFloatCompare:
     name: ClassVar[str] = "legalize_float_compare"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         return visit.mutate(func, (E.NE, _rewrite))
 
 

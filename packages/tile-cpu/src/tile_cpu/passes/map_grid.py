@@ -1,9 +1,9 @@
 """Turn each launch into one loop over its blocks, x fastest, marked for the cores.
 
-A block has no threads here: it is one sequential program, so the three thread loops fall away (`check_semantics` has refused
-kernels that read a thread index). The loop is `PARALLEL` and annotated `tile.grid`; `split_host` moves its body into a function
-of its own that is called with ranges of blocks. Block indices are computed from one number rather than from nested loops, so
-that any range of blocks can be handed to a core.
+A block has no threads here: it is one sequential program, so the three thread loops fall away (`check_semantics` has
+refused kernels that read a thread index). The loop is `PARALLEL` and annotated `tile.grid`; `split_host` moves its
+body into a function of its own that is called with ranges of blocks. Block indices are computed from one number
+rather than from nested loops, so that any range of blocks can be handed to a core.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ GRID = "tile.grid"
 
 @dataclass(frozen=True)
 class MapGrid:
-    """Replace launch nests by loops over blocks. The report says how many blocks each launch has, where that is constant."""
+    """Replace launch nests by loops over blocks.
+
+    The report says how many blocks each launch has, where that is constant.
+    """
 
     name: ClassVar[str] = "map_grid"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         grids: list[int | None] = []
 
         def loop(stmt: S.For, mutator: Any) -> S.Stmt:

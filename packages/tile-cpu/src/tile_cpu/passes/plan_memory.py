@@ -1,9 +1,10 @@
 """Decide where each tile of a block lives, once per range of blocks rather than once per use.
 
-* Small tiles and variables go on the stack, where LLVM keeps them in registers if it can. The limits leave room on the stacks
-  of worker threads, which are smaller than the main thread's.
-* Large tiles are allocated from TVM's per-thread workspace pool, at the top of the block's body; `split_host` moves those
-  allocations out of the loop over blocks. A tile whose extents are computed inside of the block stays where it is.
+* Small tiles and variables go on the stack, where LLVM keeps them in registers if it can. The limits leave room on
+  the stacks of worker threads, which are smaller than the main thread's.
+* Large tiles are allocated from TVM's per-thread workspace pool, at the top of the block's body; `split_host` moves
+  those allocations out of the loop over blocks. A tile whose extents are computed inside of the block stays where it
+  is.
 * A `global` allocation inside of a launch is shared by all blocks and moves in front of it.
 
 Everything gets the scope `global`: the other scopes have no meaning to TVM's code generator for CPUs.
@@ -40,6 +41,7 @@ class PlanMemory:
     name: ClassVar[str] = "plan_memory"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
         placements: list[dict[str, Any]] = []
         limit = context.capabilities.shared_bytes
 
@@ -155,5 +157,3 @@ def _defined(loop: S.For) -> set[ir.Var]:
 
 def _depends_on(buffer: ir.Var, names: set[ir.Var]) -> bool:
     return any(var in names for extent in buffer.shape for var in visit.collect(extent, ir.Var))
-
-
