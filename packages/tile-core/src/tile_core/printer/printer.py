@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-from tvm import ir, sym, tirx
+from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.errors.plugins import UnprintableError
@@ -20,6 +20,7 @@ from tile_core.ir import visit
 from tile_core.ir.launch import from_stmt, is_launch
 from tile_core.ir.regions import VAR, scope
 from tile_core.ir.spans import from_tvm
+from tile_core.printer.intervals import Intervals, of_size
 from tile_core.printer.language import Helper, Language, Node
 from tile_core.printer.names import Names, legal
 from tile_core.printer.precedence import Code, cast
@@ -72,7 +73,7 @@ class Printer:
         self.language = language
         self.target = str(target)
         self.names = Names(language.reserved)
-        self.analyzer = sym.Analyzer()
+        self.intervals = Intervals()
         self._source_lines = source_lines
         self._lines: list[str] = []
         self._depth = 0
@@ -117,8 +118,7 @@ class Printer:
                 if isinstance(var, ir.Var) and self.names.get(var) is None:
                     dtype = str(var.ty.dtype)
                     if kind == "extent":
-                        zero, top = tirx.IntImm(dtype, 0), tirx.IntImm(dtype, (1 << 31) - 1)
-                        self.analyzer.bind(var, ir.Range.from_min_extent(zero, top))
+                        self.intervals.bind(var, of_size(var))
                     yield Parameter(self.names.declare(var, str(var.name)), dtype, kind, position, axis)
 
     def _declaration(self, func: tirx.PrimFunc, parameter: Parameter) -> str:
@@ -251,9 +251,7 @@ class Printer:
 
     def nonnegative(self, node: Node) -> bool:
         """Whether an integer expression is known not to be negative."""
-        if self.dtype(node).startswith("uint"):
-            return True
-        return int(self.analyzer.const_int_bound(node).min_value) >= 0
+        return self.intervals.of(node).low >= 0
 
     # -- refusals ----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ def _bind(printer: Printer, node: Node) -> None:
     value = printer.expr(node.value)
     type_name = printer.type_name(printer.dtype(node.var), node)
     if printer.dtype(node.var).startswith(("int", "uint")):
-        printer.analyzer.bind(node.var, node.value)
+        printer.intervals.bind(node.var, printer.intervals.of(node.value))
     name = printer.names.declare(node.var, str(node.var.name))
     printer.line(f"{printer.language.const}{type_name} {name} = {value.text};")
 
@@ -88,7 +88,7 @@ def counted_loop(
     type_name = printer.type_name(printer.dtype(var))
     first = printer.expr(start)
     stop = _stop(printer, var, start + extent)
-    printer.analyzer.bind(var, ir.Range.from_min_extent(start, extent))
+    printer.intervals.bind_loop(var, start, extent)
     with printer.names.scope():
         name = printer.names.declare(var, str(var.name))
         condition = LESS.join(Code(name), stop).text
