@@ -226,6 +226,13 @@ class CoreSettings(Settings):
         "The directory of the kernel cache.",
         shown_default="$XDG_CACHE_HOME/tile or ~/.cache/tile",
     )
+    cache_max_bytes: Setting[int | None] = Setting(
+        "TILE_CACHE_MAX_BYTES",
+        optional(integer(0)),
+        None,
+        "The most bytes the kernel cache may hold; the kernels longest unused are removed first.",
+        shown_default="no bound",
+    )
     target = Setting("TILE_TARGET", TEXT, "auto", "The target used where a kernel names none: a kind, JSON, or `auto`.")
     plugins_strict = Setting(
         "TILE_PLUGINS_STRICT", FLAG, False, "Whether a backend that fails to load is an error even where it is unused."

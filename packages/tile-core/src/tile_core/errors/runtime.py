@@ -15,6 +15,7 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "CacheWarning",
+    "CompileOptionError",
     "CompileTimeArgumentError",
     "ExportError",
     "KeywordArgumentError",
@@ -228,6 +229,16 @@ class ResultMismatchError(TileError, AssertionError):
     """A kernel's results differ from those of the reference by more than the tolerances allow."""
 
     code = "TILE-E0721"
+
+
+class CompileOptionError(TileError, ValueError):
+    """An option of `compile` or `jit` has a form that no backend can take.
+
+    `pass_configs` maps names to JSON values, `compile_flags` is a list of text or one shell-like string, `execution` is
+    "native" or "emulate".
+    """
+
+    code = "TILE-E0722"
 
 
 class CacheWarning(UserWarning):

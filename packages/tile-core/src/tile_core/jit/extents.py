@@ -1,7 +1,7 @@
 """Extents and strides of parameters, as Python values.
 
-A dimension of a parameter is a constant, a symbol or an expression over symbols. Calls evaluate them without TVM: to explain a wrong
-argument, and to allocate outputs. Expressions therefore become Python lambdas once, when the kernel is made.
+A dimension of a parameter is a constant, a symbol or an expression over symbols. Calls evaluate them without TVM: to
+explain a wrong argument, and to allocate outputs. Expressions become Python lambdas once, when the kernel is made.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES: dict[str, object] = {"__builtins__": {}, "min": min, "max": max, "truncd
 
 @dataclass(frozen=True)
 class Extent:
-    """One dimension or stride. `symbol` is set where a single symbol stands alone: only then is it solved from a call."""
+    """One dimension or stride. `symbol` is set where a single symbol stands alone: only there is it solved."""
 
     text: str
     constant: int | None = None

@@ -1,11 +1,12 @@
 """The host entry of a kernel: a packed function that checks every argument in machine code, then runs the body.
 
-It replaces TVM's `MakePackedAPI`, which takes any object for a tensor, cuts extents and scalars down to 32 bits before it compares
-them, compares declared strides of dimensions of size 1, and refuses `None` for a tensor that nothing touches. Here every
-argument is either exactly what the body assumes or the call ends, before anything runs, with `ArgumentRefused`.
+It replaces TVM's `MakePackedAPI`, which takes any object for a tensor, cuts extents and scalars down to 32 bits before
+it compares them, compares declared strides of dimensions of size 1, and refuses `None` for a tensor that nothing
+touches. Here every argument is exactly what the body assumes, or the call ends with `ArgumentRefused` before anything
+runs.
 
-The checks carry no messages: `arguments.check` repeats them in Python and explains, and only when a call was refused. So the checks
-stay small and quick (about 10 ns a tensor), and the explanations can be as good as they like.
+The checks carry no messages: `arguments.check` repeats them in Python and explains, and only when a call was refused.
+So the checks stay small and quick (about 10 ns a tensor), and the explanations can be as good as they like.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ def packed_entry(func: Any, *, device_type: int = DEVICE_HOST) -> Any:
     """The packed function of a lowered function: a drop-in for TVM's `MakePackedAPI`.
 
     Args:
-        func: a `tirx.PrimFunc` whose parameters are buffers, scalars and pointers, lowered as far as `MakePackedAPI` wants it.
+        func: a `tirx.PrimFunc` over buffers, scalars and pointers, lowered as far as `MakePackedAPI` wants it.
         device_type: the DLPack device type on which tensors must be; 1 is the host.
 
     Returns:
-        A `tirx.PrimFunc` with the C calling convention of packed functions and the symbol `__tvm_ffi_<name>`; it returns 0.
+        A `tirx.PrimFunc` with the calling convention of packed functions and the symbol `__tvm_ffi_<name>`; returns 0.
 
     Raises:
         UnsolvableExtentError, UnsupportedParameterError: as `read_signature`.
@@ -102,7 +103,7 @@ class _Entry:
         default = ir.StringImm("default")
         run = S.AttrStmt(default, "device_type", _i32(self.device_type), run)
         run = S.AttrStmt(default, "device_id", _i32(0) if self.device_id is None else self.device_id, run)
-        whole = S.SeqStmt([*self.stmts, run, S.Return(_i32(0)) if hasattr(S, "Return") else S.Evaluate(tirx.ret(_i32(0)))])
+        whole = S.SeqStmt([*self.stmts, run, S.Return(_i32(0))])
         handle = tirx.Var("self_handle", "handle")
         result = tirx.Var("result", "handle")
         entry = tirx.PrimFunc([handle, self.args, self.count, result], whole, ir.PrimType("int32"), self.func.attrs)

@@ -1,7 +1,7 @@
 """What a kernel takes: its parameters as plain Python values, read once from the program.
 
-The packed function checks arguments in machine code (`host.py`); this description explains a refusal, allocates outputs and answers
-`kernel.params`.
+The packed function checks arguments in machine code (`host.py`); this description explains a refusal, allocates outputs
+and answers `kernel.params`.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def used_vars(body: Any) -> set[Any]:
 def written_buffers(body: Any) -> set[Any]:
     """The buffers that a body may store to.
 
-    What only appears in loads and in operands that a tile op reads is not written; anything else, an address passed to a call for
-    one, counts as written.
+    What only appears in loads and in operands that a tile op reads is not written; anything else, an address passed to
+    a call for one, counts as written.
     """
     from tile_core import ops as table
 
@@ -146,6 +146,7 @@ def written_buffers(body: Any) -> set[Any]:
             reads = position < len(accesses) and accesses[position] in ("r", "value")
             if not reads:
                 found.update(_addressed(argument))
+
     for call in visit.collect(body, ir.Call):
         on_call(call)
     for store in visit.collect(body, S.BufferStore):
@@ -188,7 +189,7 @@ def _check_solvable(shapes: Iterable[Any], scalars: frozenset[str], program: Any
 
 
 def _optional(symbols: Symbols, shapes: Any, scalars: frozenset[str], used: set[Any]) -> set[Any]:
-    """The parameters for which a call may pass `None`: untouched, and every symbol known from elsewhere or not needed."""
+    """The parameters for which a call may pass `None`: untouched, and with no symbol that only they can tell."""
     untouched = [var for var in shapes if var not in used]
     required = scalars.union(*(_plain(shapes[var]) for var in shapes if var not in untouched))
     needed = {symbols.name(var) for var in used if is_scalar(var)} if untouched else set()

@@ -1,0 +1,289 @@
+"""A compiled kernel: what `jit` and `compile` return.
+
+A call must cost less than the smallest torch operation, so it does nothing in Python: the packed function is kept in a
+slot and checks its arguments itself. Only when it refuses does Python look at them, to adapt what DLPack cannot carry
+(a read-only array, a bfloat16 array of numpy) or to raise the error that explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tvm_ffi
+
+from tile_core.dtypes import DType, as_dtype
+from tile_core.errors.base import TileError
+from tile_core.errors.runtime import (
+    ArgumentCountError,
+    ArgumentError,
+    ExportError,
+    KeywordArgumentError,
+    UnknownStageError,
+)
+from tile_core.jit import arguments as argument_checks
+from tile_core.jit.artifact import Artifact, CompileRequest
+from tile_core.jit.host import ArgumentRefused
+from tile_core.jit.outputs import with_outputs
+from tile_core.jit.report import Report
+from tile_core.jit.signature import PointerParam, Signature, TensorParam
+
+if TYPE_CHECKING:
+    from tile_core.jit.profiler import Profiler, TensorSupplyType
+    from tile_core.targets.target import Target
+
+SourceKind = Literal["kernel", "host", "both"]
+TRACED = "program"
+"""The stage before the first pass: the program as traced."""
+
+
+@dataclass(frozen=True)
+class KernelParam:
+    """One parameter: its name, dtype, and shape (ints, or the text of symbols and expressions); `()` for a scalar."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int | str, ...]
+
+
+class Loaded:
+    """A compiled kernel that is alive in this process. Every `JITKernel` with its key shares it."""
+
+    __slots__ = ("__weakref__", "artifact", "run")
+
+    def __init__(self, artifact: Artifact, run: Callable[..., Any]) -> None:
+        self.artifact = artifact
+        self.run = run
+
+
+class JITKernel:
+    """A kernel compiled for one target, called with its tensors.
+
+    Arguments are positional, in the order of the program's parameters without the outputs (`out_idx`, or tensors made
+    by `T.empty` and returned). They are torch tensors, numpy arrays or any DLPack exporter, used in place on their
+    device, and scalars. Without outputs the call returns `None`, with one output that tensor, with several a list.
+    Outputs are of the library and on the device of the first tensor argument.
+
+    Raises on a call:
+        ArgumentError: an argument is wrong; nothing has run and nothing was written.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_checks_itself",
+        "_device",
+        "_inputs",
+        "_invoke",
+        "_loaded",
+        "_run",
+        "key",
+        "out_idx",
+        "program",
+        "request",
+        "signature",
+    )
+
+    def __init__(
+        self,
+        program: Any,
+        request: CompileRequest,
+        loaded: Loaded,
+        signature: Signature,
+        out_idx: tuple[int, ...] = (),
+        *,
+        key: str = "",
+        device: str | None = None,
+    ) -> None:
+        self.program = program
+        self.request = request
+        self._loaded = loaded
+        self.signature = signature
+        self.out_idx = out_idx
+        self.key = key
+        self._device = device
+        self._inputs = tuple(position for position in range(len(signature.params)) if position not in out_idx)
+        self._checks_itself = isinstance(loaded.run, tvm_ffi.Function)
+        self._run = with_outputs(signature, out_idx, loaded.run, self.device)
+        self._invoke = self._run if self._checks_itself else self._checked
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the kernel; see the class."""
+        if keywords:
+            raise self._keyword_error(keywords)
+        try:
+            return self._invoke(*arguments)
+        except Exception as error:
+            if not self._checks_itself or isinstance(error, TileError):
+                raise
+            return self._recover(arguments, error)
+
+    def _checked(self, *arguments: Any) -> Any:
+        """A call of a kernel that runs in Python: checks first."""
+        return self._run(*self._check(arguments).values())
+
+    def _recover(self, arguments: tuple[Any, ...], error: Exception) -> Any:
+        """Explain a refusal, or call again with arguments that can be passed. Other errors go on as they are."""
+        adapted = self._check(arguments)
+        if any(value is not given for value, given in zip(adapted.values(), arguments, strict=True)):
+            # The entry cannot have accepted the arguments as they were, so nothing has run yet.
+            return self._run(*adapted.values())
+        if isinstance(error, ArgumentRefused):
+            raise ArgumentError(f"{self.signature} refused its arguments, and no check in Python tells why") from error
+        raise error
+
+    def _check(self, arguments: tuple[Any, ...]) -> dict[int, Any]:
+        """The arguments by position of their parameter, in a form that can be passed."""
+        if len(arguments) != len(self._inputs):
+            raise self._count_error(len(arguments)) from None
+        given = dict(zip(self._inputs, arguments, strict=True))
+        argument_checks.check(self.signature, given, self._device)
+        return argument_checks.adapt(self.signature, given) or given
+
+    def _count_error(self, given: int) -> ArgumentCountError:
+        taken = [self.signature.params[position] for position in self._inputs]
+        outputs = [self.signature.params[position].name for position in self.out_idx]
+        made = f"; the call itself makes {', '.join(outputs)}" if outputs else ""
+        return ArgumentCountError(
+            f"{self.signature.name} takes {len(taken)} arguments, {given} were given",
+            remedy=f"pass {', '.join(map(str, taken)) or 'nothing'}{made}",
+        )
+
+    def _keyword_error(self, keywords: Mapping[str, Any]) -> KeywordArgumentError:
+        names = ", ".join(self.signature.params[position].name for position in self._inputs)
+        return KeywordArgumentError(
+            f"{self.signature.name} was called with the keyword arguments {', '.join(keywords)}",
+            remedy=f"a compiled kernel takes its arguments by position: {names}",
+        )
+
+    @property
+    def artifact(self) -> Artifact:
+        """What the backend's compiler made: files, sources and report."""
+        return self._loaded.artifact
+
+    @property
+    def target(self) -> Target:
+        """What the kernel was compiled for."""
+        target: Target = self.request.target
+        return target
+
+    @property
+    def device(self) -> str:
+        """The type of device whose memory the kernel works on, as torch spells it."""
+        return self._device or "cpu"
+
+    @property
+    def name(self) -> str:
+        """The name of the program."""
+        return self.signature.name
+
+    @property
+    def params(self) -> list[KernelParam]:
+        """Every parameter in order, outputs included."""
+        return [_kernel_param(param) for param in self.signature.params]
+
+    @property
+    def kernel_source(self) -> str:
+        """The device source, as the backend printed it."""
+        return self.artifact.kernel_source
+
+    @property
+    def host_source(self) -> str:
+        """The source of the host side; empty where the backend has none."""
+        return self.artifact.host_source
+
+    def get_kernel_source(self, kernel_only: bool = True) -> str:
+        """The device source; with `kernel_only=False` the host source in front of it."""
+        if kernel_only or not self.host_source:
+            return self.kernel_source
+        return f"{self.host_source}\n{self.kernel_source}"
+
+    def get_host_source(self) -> str:
+        """The source of the host side."""
+        return self.host_source
+
+    def show_source(self, which: SourceKind = "kernel") -> None:
+        """Print sources to stdout.
+
+        Raises:
+            ExportError: `which` is not one of "kernel", "host", "both".
+        """
+        print(self._source(which))  # noqa: T201 - what the method is for
+
+    def _source(self, which: str) -> str:
+        choices = {"kernel": True, "both": False}
+        if which == "host":
+            return self.host_source
+        if which not in choices:
+            raise ExportError(f'there is no source {which!r}, expected "kernel", "host" or "both"')
+        return self.get_kernel_source(kernel_only=choices[which])
+
+    def export_sources(self, kernel_path: str | Path | None = None, host_path: str | Path | None = None) -> None:
+        """Write the sources to files, whether the kernel was compiled now or came from the cache.
+
+        Raises:
+            ExportError: no path was given, or the backend has no host source.
+        """
+        if kernel_path is None and host_path is None:
+            raise ExportError("neither kernel_path nor host_path was given")
+        if host_path is not None and not self.host_source:
+            raise ExportError(f"a kernel for {self.target.kind} has no host source", remedy="export kernel_path only")
+        for path, text in ((kernel_path, self.kernel_source), (host_path, self.host_source)):
+            if path is not None:
+                Path(path).write_text(text, encoding="utf-8")
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names that `ir` takes: the traced program, then every pass of the pipeline."""
+        from tile_core.passes.pipeline import build_pipeline
+
+        return (TRACED, *(step.name for step in build_pipeline(self._backend(), self.target)))
+
+    def ir(self, stage: str | None = None) -> str:
+        """The program's text after the pass `stage`, by default the last one. Recompiled on request, never stored.
+
+        Raises:
+            UnknownStageError: the pipeline has no such pass.
+        """
+        if stage == TRACED:
+            return str(self.program.script())
+        return str(self._lowered(stage).script())
+
+    def _lowered(self, stage: str | None) -> Any:
+        from tile_core.passes.lower import lower
+
+        stages = self.stages
+        if stage is not None and stage not in stages:
+            raise UnknownStageError(f"there is no stage {stage!r}", remedy=f"the stages are {', '.join(stages)}")
+        seen: dict[str, Any] = {}
+        observer = (lambda name, func: None, seen.__setitem__)
+        final, _ = lower(self.program, self.request, self._backend(), observers=[observer])
+        return final if stage is None else seen[stage]
+
+    def _backend(self) -> Any:
+        from tile_core.plugins.manager import backend
+
+        return backend(self.target.backend)
+
+    def report(self) -> Report:
+        """What the compiler tells about the kernel: a mapping that prints as a table."""
+        facts = {"target": str(self.target), "parameters": list(map(str, self.signature.params))}
+        return Report(self.name, {**facts, **self.artifact.report})
+
+    def get_profiler(self, tensor_supply_type: TensorSupplyType | None = None) -> Profiler:
+        """A profiler for this kernel: times it, and compares it to a reference."""
+        from tile_core.jit.profiler import Profiler, TensorSupplyType
+
+        return Profiler(self, TensorSupplyType.Auto if tensor_supply_type is None else tensor_supply_type)
+
+    def __repr__(self) -> str:
+        return f"JITKernel({self.signature}, target={str(self.target)!r})"
+
+
+def _kernel_param(param: Any) -> KernelParam:
+    if isinstance(param, TensorParam):
+        shape = tuple(extent.text if extent.constant is None else extent.constant for extent in param.shape)
+        return KernelParam(param.name, as_dtype(param.dtype), shape)
+    dtype = "uint64" if isinstance(param, PointerParam) else param.dtype
+    return KernelParam(param.name, as_dtype(dtype), ())

@@ -1,0 +1,232 @@
+"""Allocation of the outputs that a call returns.
+
+Where an output's shape comes from is decided once, when the kernel is made: constants stay constants, a symbol becomes
+"axis a of input p". Outputs are of the library and on the device of the first tensor input, and are not initialised.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from tile_core.dtypes import as_dtype
+from tile_core.errors.runtime import OutIdxError, OutputShapeError
+from tile_core.jit.arguments import exportable
+from tile_core.jit.extents import Extent
+from tile_core.jit.signature import ScalarParam, Signature, TensorParam
+
+Arguments = Sequence[Any]
+Run = Callable[..., Any]
+
+
+def normalize_out_idx(out_idx: int | Sequence[int] | None, signature: Signature) -> tuple[int, ...]:
+    """Positions of the outputs among the parameters, all from 0 up, in the order given.
+
+    Raises:
+        OutIdxError: a position out of range, named twice, or of a parameter that is no tensor.
+    """
+    if out_idx is None:
+        return ()
+    given = list(out_idx) if isinstance(out_idx, list | tuple) else [out_idx]
+    count = len(signature.params)
+    positions = [_position(index, count, signature) for index in given]
+    if len(set(positions)) != len(positions):
+        raise OutIdxError(f"out_idx {out_idx!r} names a parameter of {signature.name} twice")
+    return tuple(positions)
+
+
+def _position(index: object, count: int, signature: Signature) -> int:
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise OutIdxError(f"out_idx holds {index!r}, expected positions of parameters")
+    if not -count <= index < count:
+        raise OutIdxError(
+            f"out_idx {index} is out of range: {signature.name} has {count} parameters, so positions run from {-count} "
+            f"to {count - 1}",
+            remedy=f"the kernel is {signature}",
+        )
+    position = index % count
+    if not isinstance(signature.params[position], TensorParam):
+        raise OutIdxError(
+            f"out_idx {index} is the parameter `{signature.params[position].name}`, which is not a tensor"
+        )
+    return position
+
+
+def with_outputs(signature: Signature, outputs: tuple[int, ...], run: Run, device: str) -> Run:
+    """A function of the inputs that allocates the outputs, calls `run` with all parameters, and returns the outputs.
+
+    One output is returned itself, several as a list. `device` is where outputs are made when there is no tensor input.
+
+    Raises:
+        OutputShapeError: an output's shape is not determined by the inputs.
+    """
+    if not outputs:
+        return run
+    allocators = tuple(_allocator(signature, outputs, position, device) for position in outputs)
+    if len(outputs) == 1 and outputs[0] == len(signature.params) - 1:
+        return _single_last(run, allocators[0])
+    return _general(run, allocators, outputs, len(signature.params))
+
+
+def _single_last(run: Run, allocate: Callable[[Arguments], Any]) -> Run:
+    def call(*arguments: Any) -> Any:
+        output = allocate(arguments)
+        run(*arguments, exportable_output(output))
+        return output
+
+    return call
+
+
+def _general(run: Run, allocators: tuple[Callable[[Arguments], Any], ...], outputs: tuple[int, ...], count: int) -> Run:
+    rank = {position: order for order, position in enumerate(outputs)}
+    inputs = iter(range(count))
+    # Where each parameter comes from: the call's argument i, or the output -1 - j.
+    sources = [-1 - rank[position] if position in rank else next(inputs) for position in range(count)]
+
+    def call(*arguments: Any) -> Any:
+        made = [allocate(arguments) for allocate in allocators]
+        passed = [exportable_output(output) for output in made]
+        run(*[arguments[source] if source >= 0 else passed[-1 - source] for source in sources])
+        return made[0] if len(made) == 1 else made
+
+    return call
+
+
+def exportable_output(output: Any) -> Any:
+    """What is passed for an output: itself, or a torch view of an array whose dtype numpy cannot export."""
+    return exportable(output) if isinstance(output, np.ndarray) else output
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a symbol's value stands in a call: a scalar argument, or an axis of a tensor argument."""
+
+    argument: int
+    axis: int | None = None
+    factor: int = 1
+
+    def read(self, arguments: Arguments) -> int:
+        value = arguments[self.argument]
+        return int(value) if self.axis is None else int(value.shape[self.axis]) * self.factor
+
+
+def _sources(signature: Signature, outputs: tuple[int, ...]) -> dict[str, _Source]:
+    found: dict[str, _Source] = {}
+    inputs = [param for position, param in enumerate(signature.params) if position not in outputs]
+    for argument, param in enumerate(inputs):
+        if isinstance(param, ScalarParam):
+            found.setdefault(param.name, _Source(argument))
+        elif isinstance(param, TensorParam) and not param.optional:
+            for axis, extent in enumerate(param.shape):
+                factor = param.per_storage if axis == len(param.shape) - 1 else 1
+                if extent.symbol is not None:
+                    found.setdefault(extent.symbol, _Source(argument, axis, factor))
+    return found
+
+
+def _allocator(
+    signature: Signature, outputs: tuple[int, ...], position: int, device: str
+) -> Callable[[Arguments], Any]:
+    param = signature.params[position]
+    assert isinstance(param, TensorParam)
+    shape = _shape(signature, outputs, param)
+    inputs = [other for place, other in enumerate(signature.params) if place not in outputs]
+    like = next(
+        (place for place, other in enumerate(inputs) if isinstance(other, TensorParam) and not other.optional), None
+    )
+    return _Allocator(param.dtype, shape, like, device)
+
+
+def _shape(
+    signature: Signature, outputs: tuple[int, ...], param: TensorParam
+) -> Callable[[Arguments], tuple[int, ...]]:
+    if param.strides is not None:
+        raise OutputShapeError(
+            f"the output `{param.name}` has strides of its own, which a call cannot choose",
+            remedy="pass it as an argument, without out_idx",
+        )
+    sources = _sources(signature, outputs)
+    missing = sorted(frozenset[str]().union(*(extent.symbols for extent in param.shape)) - sources.keys())
+    if missing:
+        raise OutputShapeError(
+            f"the shape of output `{param.name}` of {signature} needs `{missing[0]}`, which no input tells",
+            remedy="pass the output as an argument, without out_idx",
+        )
+    if all(extent.constant is not None for extent in param.shape):
+        constant = _stored(param, tuple(int(extent.constant or 0) for extent in param.shape))
+        return lambda arguments: constant
+    needed = {symbol: sources[symbol] for extent in param.shape for symbol in extent.symbols}
+
+    def compute(arguments: Arguments) -> tuple[int, ...]:
+        values = {symbol: source.read(arguments) for symbol, source in needed.items()}
+        return _stored(param, tuple(_extent(param, extent, values) for extent in param.shape))
+
+    return compute
+
+
+def _extent(param: TensorParam, extent: Extent, values: dict[str, int]) -> int:
+    value = extent.value(values)
+    if value is None or value < 0:
+        raise OutputShapeError(f"the output `{param.name}` would have the extent {extent} = {value}")
+    return value
+
+
+def _stored(param: TensorParam, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in storage: several elements of a dtype narrower than a byte share one."""
+    if param.per_storage == 1 or not shape:
+        return shape
+    if shape[-1] % param.per_storage:
+        raise OutputShapeError(
+            f"the last extent of output `{param.name}` is {shape[-1]}, which does not fill whole bytes of {param.dtype}"
+        )
+    return (*shape[:-1], shape[-1] // param.per_storage)
+
+
+class _Allocator:
+    """Makes one output. torch is imported by the first call that needs it, so programs on numpy never load it."""
+
+    __slots__ = ("_device", "_dtype", "_like", "_shape", "_torch", "_torch_dtype")
+
+    def __init__(
+        self, dtype: str, shape: Callable[[Arguments], tuple[int, ...]], like: int | None, device: str
+    ) -> None:
+        self._dtype = dtype
+        self._shape = shape
+        self._like = like
+        self._device = device
+        self._torch: Any = None
+        self._torch_dtype: Any = None
+
+    def __call__(self, arguments: Arguments) -> Any:
+        like = None if self._like is None else arguments[self._like]
+        if isinstance(like, np.ndarray) or (like is None and not _has_torch()):
+            return np.empty(self._shape(arguments), dtype=as_dtype(self._dtype).numpy)
+        if self._torch is None:
+            self._load_torch()
+        device = like.device if isinstance(like, self._torch.Tensor) else self._device
+        return self._torch.empty(self._shape(arguments), dtype=self._torch_dtype, device=device)
+
+    def _load_torch(self) -> None:
+        import torch
+
+        self._torch_dtype = as_dtype(self._dtype).torch
+        self._torch = torch
+
+
+def _has_torch() -> bool:
+    return "torch" in sys.modules or find_spec("torch") is not None
+
+
+def check_no_returned_outputs(out_idx: Any, returned: Sequence[int]) -> None:
+    """Refuse `out_idx` for a program that returns the tensors it made.
+
+    Raises:
+        OutIdxError: both are given.
+    """
+    if out_idx is not None and returned:
+        raise OutIdxError("out_idx was given for a kernel that returns tensors made by T.empty", remedy="drop out_idx")
