@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import traceback
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -127,15 +128,22 @@ class Registry:
             raise import_failure(plugin)
         return plugin.backend
 
+    def clashes(self) -> tuple[BackendClashError, ...]:
+        """One error for each name or target kind that several distributions claim."""
+        loaded = [plugin for plugin in self.plugins if plugin.backend is not None]
+        claims: dict[tuple[str, str], list[Plugin]] = defaultdict(list)
+        for plugin in loaded:
+            claims["name", plugin.name].append(plugin)
+            for kind in plugin.backend.target_kinds if plugin.backend is not None else ():
+                claims["target kind", kind].append(plugin)
+        return tuple(clash(wanted, what, found) for (what, wanted), found in claims.items() if len(found) > 1)
+
     def check(self) -> None:
         """Raise the first failure or clash: what `TILE_PLUGINS_STRICT=1` does at once."""
         for plugin in self.failures():
             raise import_failure(plugin)
-        for plugin in self.plugins:
-            if plugin.backend is not None:
-                self.backend(plugin.name)
-                for kind in plugin.backend.target_kinds:
-                    self.backend_of_kind(kind)
+        for error in self.clashes():
+            raise error
 
 
 def load(entry_points: Iterable[metadata.EntryPoint]) -> Registry:

@@ -43,7 +43,7 @@ def select_target(spec: TargetSpec = None) -> Target:
         return _target(kind, options)
     if options:
         raise TargetSpecError('the target "auto" takes no options', remedy="name the kind that the options are for")
-    return _automatic()
+    return _target(manager.backend(automatic_backend()).target_kinds[0], {})
 
 
 def _parse(spec: object) -> tuple[str, dict[str, Any]]:
@@ -86,7 +86,12 @@ def _target(kind: str, options: Mapping[str, Any]) -> Target:
     return target
 
 
-def _automatic() -> Target:
+def automatic_backend() -> str:
+    """The name of the backend that `auto` takes: of those that can run here, the one of the highest priority.
+
+    Raises:
+        NoTargetError: none can run here.
+    """
     found = {name: manager.detection(name) for name in sorted(manager.backends())}
     usable = [name for name, state in found.items() if state.available and state.priority > Priority.NEVER]
     if not usable:
@@ -94,8 +99,7 @@ def _automatic() -> Target:
             "no installed backend can run on this machine: " + "; ".join(_reasons(found)),
             remedy="python -m pip install tile-cpu, or name a target to compile for absent hardware",
         )
-    best = max(usable, key=lambda name: found[name].priority)
-    return _target(manager.backend(best).target_kinds[0], {})
+    return max(usable, key=lambda name: found[name].priority)
 
 
 def _reasons(found: Mapping[str, Detection]) -> list[str]:
