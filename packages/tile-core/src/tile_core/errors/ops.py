@@ -5,6 +5,8 @@ from __future__ import annotations
 from tile_core.errors.base import TileError
 
 __all__ = [
+    "AllocationError",
+    "AnnotationError",
     "AtomicOperandError",
     "CopyOverlapError",
     "CopyShapeError",
@@ -12,6 +14,7 @@ __all__ = [
     "GemmShapeError",
     "GemmSymbolicError",
     "MemoryOrderError",
+    "NotPortableError",
     "OpArgumentError",
     "OpDTypeError",
     "ReduceDTypeError",
@@ -21,6 +24,7 @@ __all__ = [
     "RegionBoundsError",
     "ScanShapeError",
     "TransposeShapeError",
+    "ViewError",
 ]
 
 
@@ -168,3 +172,35 @@ class OpDTypeError(TileError, TypeError):
     """A function is not defined for the dtype of its operand; the message names both."""
 
     code = "TILE-E0216"
+
+
+class NotPortableError(TileError, NotImplementedError):
+    """The name belongs to hardware that only some targets have, so the portable dialect refuses it.
+
+    Use the dialect of that target (`import tile_cuda.language as T`, …), or write what the message proposes.
+    """
+
+    code = "TILE-E0217"
+    kind = "unsupported"
+
+
+class AllocationError(TileError, TypeError, ValueError):
+    """A buffer cannot be allocated as asked: its shape, dtype, scope or initial value is not accepted."""
+
+    code = "TILE-E0218"
+
+
+class ViewError(TileError, ValueError):
+    """A view must cover exactly the bits of its source.
+
+    `T.reshape` keeps the dtype and the number of elements; `T.view` may change dtype, shape and strides as long as the
+    total number of bits stays and the source is contiguous or the strides are given.
+    """
+
+    code = "TILE-E0219"
+
+
+class AnnotationError(TileError, ValueError):
+    """An annotation does not fit what it annotates; the message names the buffer and what was expected."""
+
+    code = "TILE-E0220"

@@ -2,8 +2,9 @@
 
 TVM's `Max`, `Min` and `!=` on floats follow the comparison of the target, so their result for NaN depends on the
 backend and on the order of operands. The functions here say it once: `tile.max` and `tile.min` propagate NaN,
-`tile.maxnum` and `tile.minnum` ignore it, all symmetrically. In the IR they are pure calls; a backend that lists one
-prints it natively, every other one gets the expansion (`passes/lower_scalar_ops.py`).
+`tile.maxnum` and `tile.minnum` ignore it, all symmetrically. `tile.round` rounds halves away from zero where TVM's
+`round` depends on the target, `tile.fmod` is C's, `tile.fma` may round once or twice. In the IR they are pure calls;
+a backend that lists one prints it natively, every other one gets the expansion (`passes/lower_scalar_ops.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm import ir, tirx
 
-from tile_core.dtypes import as_dtype
+from tile_core.dtypes import DType, as_dtype
 from tile_core.ir.ops import tile_op
 from tile_core.ops.build import dtype_of
 
@@ -44,8 +45,32 @@ class ScalarOp:
 
 
 def is_nan(value: ir.Expr) -> ir.Expr:
-    """Whether a float is NaN, as `not (x == x)`: LLVM's `!=` on floats is ordered in TVM's code generator."""
-    return tirx.Not(tirx.EQ(value, value))
+    """Whether a float is NaN. `x != x` is no alternative: TVM's simplifier and its LLVM comparison both lose it."""
+    return tirx.isnan(value)
+
+
+def _round_away(x: ir.Expr) -> ir.Expr:
+    """Halves away from zero. The difference to the truncated value is exact, unlike x + 0.5."""
+    whole = tirx.trunc(x)
+    half, one = (tirx.FloatImm(x.ty, value) for value in (0.5, 1.0))
+    up = tirx.GE(tirx.abs(tirx.Sub(x, whole)), half)
+    return tirx.Select(up, tirx.Add(whole, tirx.copysign(one, x)), whole)
+
+
+def _numpy_round_away(x: Any) -> Any:
+    import numpy as np
+
+    with np.errstate(invalid="ignore"):
+        whole = np.trunc(x)
+        return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(x.dtype.type(1), x), whole).astype(x.dtype)
+
+
+def _numpy_fma(x: Any, y: Any, z: Any) -> Any:
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        wide = np.longdouble if x.dtype == np.float64 else np.float64
+        return (x.astype(wide) * y.astype(wide) + z.astype(wide)).astype(x.dtype)
 
 
 def _pick(compare: Callable[[ir.Expr, ir.Expr], ir.Expr], *, ignore_nan: bool) -> Callable[..., ir.Expr]:
@@ -72,5 +97,26 @@ SCALARS: Mapping[str, ScalarOp] = {
         ScalarOp("tile.min", 2, _numpy("minimum"), _pick(tirx.LT, ignore_nan=False)),
         ScalarOp("tile.maxnum", 2, _numpy("fmax"), _pick(tirx.GT, ignore_nan=True)),
         ScalarOp("tile.minnum", 2, _numpy("fmin"), _pick(tirx.LT, ignore_nan=True)),
+        ScalarOp("tile.round", 1, _numpy_round_away, _round_away),
+        ScalarOp("tile.fmod", 2, _numpy("fmod"), tirx.Mod),
+        ScalarOp("tile.fma", 3, _numpy_fma, lambda x, y, z: tirx.Add(tirx.Mul(x, y), z)),
     )
 }
+
+
+CAST = "tile.cast"
+"""A conversion to a float with a rounding mode.
+
+Arguments are the value and, for `rs`, random bits; attributes `rounding` and `saturate`. Its meaning is
+`dtypes.casts.cast`; there is no expansion, so a target without it refuses the kernel.
+"""
+
+
+def cast_call(value: ir.Expr, dtype: DType, rounding: str, saturate: bool, random_bits: ir.Expr | None) -> ir.Expr:
+    """A call of `tile.cast`."""
+    return ir.Call(
+        tile_op(CAST, pure=True),
+        [value] if random_bits is None else [value, random_bits],
+        attrs={"rounding": rounding, "saturate": int(saturate)},
+        ret_ty=ir.PrimType(dtype.tvm),
+    )

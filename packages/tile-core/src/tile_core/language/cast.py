@@ -1,0 +1,71 @@
+"""Conversions: `T.cast`, `T.Cast` and `T.reinterpret`. The rules are the table of `tile_core.dtypes.casts`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import ir, tirx
+
+from tile_core.dtypes import DType, as_dtype
+from tile_core.errors.ops import OpArgumentError, OpDTypeError
+from tile_core.frontend import arith
+from tile_core.frontend.values import Expr, unwrap, unwrap_cast
+from tile_core.ops.scalar import cast_call
+
+__all__ = ["Cast", "cast", "reinterpret"]
+
+_MODES = ("", "rn", "rz", "rp", "rm", "rs")
+
+
+def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None, span: Any = None) -> Expr:
+    """`value` as `dtype`.
+
+    Float to integer truncates toward zero and saturates (NaN gives 0), integers wrap, floats round to nearest even,
+    floats of 8 bits and fewer saturate, anything but zero is true.
+
+    Args: round: for a float target: "" or "rn" to nearest even, "rz" toward zero, "rp" up, "rm" down, "rs"
+    stochastic. sat: for a float target of 8 bits and fewer: whether overflow gives the largest finite value, else
+    infinity or NaN. rbits: uint32 random bits, which "rs" needs.
+
+    Raises:
+        OpArgumentError: an unknown rounding, or "rs" without `rbits`.
+
+    Example:
+        T.cast(acc[i, j], "float16")
+    """
+    if round not in _MODES:
+        raise OpArgumentError(f"cast: round={round!r}", remedy="use rn, rz, rp, rm or rs")
+    if round == "rs" and rbits is None:
+        raise OpArgumentError("cast: stochastic rounding needs random bits", remedy="pass rbits=")
+    target = as_dtype(dtype)
+    plain = unwrap_cast(value, target)
+    narrow = target.is_float and target.bits <= 8
+    if not target.is_float or (round in ("", "rn") and (sat or not narrow)):
+        return Expr(plain)
+    random = None if rbits is None else unwrap(rbits, DType("uint32"))
+    return Expr(cast_call(unwrap(value), target, round or "rn", bool(sat), random))
+
+
+def Cast(dtype: Any, value: Any, annotations: Mapping[str, Any] | None = None, span: Any = None) -> Expr:
+    """`T.cast` with TIR's order of arguments."""
+    return cast(value, dtype)
+
+
+def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
+    """The bits of `value` read as `dtype`, which must have as many.
+
+    Raises:
+        OpDTypeError: the numbers of bits differ.
+    """
+    operand, target = unwrap(value), as_dtype(dtype)
+    source = arith.dtype_of(operand)
+    if source is target:
+        return Expr(operand)
+    if source.bits * source.lanes != target.bits * target.lanes:
+        raise OpDTypeError(
+            f"T.reinterpret of {source} as {target}",
+            remedy=f"{source} has {source.bits * source.lanes} bits, {target} has {target.bits * target.lanes}",
+        )
+    node: ir.Expr = tirx.reinterpret(target.tvm, operand)
+    return Expr(node)

@@ -1,0 +1,174 @@
+"""Moving tiles: `T.copy`, `T.async_copy`, `T.transpose`, `T.im2col`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tile_core.errors.ops import CopyShapeError, OpArgumentError
+from tile_core.frontend.builder import current_builder
+from tile_core.frontend.values import Buffer, Element, VarCell, unwrap
+from tile_core.language._operands import attributes, emit, extents_of, is_positive_int, pair, region
+from tile_core.language.annotate import safe_value_of
+from tile_core.ops.rules import equal_shapes
+
+__all__ = ["async_copy", "c2d_im2col", "copy", "im2col", "transpose"]
+
+
+def copy(
+    src: Any,
+    dst: Any,
+    *,
+    coalesced_width: int | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    loop_layout: Any = None,
+) -> None:
+    """Copy a tile between any two of global, shared, fragment and local memory, converting each element.
+
+    Args: src, dst: a buffer, a region, or the element at which a region starts, whose extents then come from the
+    other side. coalesced_width: at most so many elements in one access. loop_layout: a `T.Fragment` that says which
+    thread moves which element.
+
+    Reads beyond the end of a `global` tensor give 0 (or the value of `T.annotate_safe_value`); writes beyond it are
+    skipped. Two whole buffers must have equal shapes. What fits what, and what a shorter slice does:
+    `tile_core.ops.copy`.
+
+    Raises:
+        CopyShapeError: the sides do not fit.
+        RegionBoundsError: a constant region outside of an on-chip tile.
+        OpArgumentError: an operand that is no buffer, or a wrong `coalesced_width`.
+
+    Example:
+        T.copy(A[by * 128, k * 32], A_shared)
+    """
+    _move("tile.copy", "copy", src, dst, attributes(annotations, **_hints(coalesced_width, loop_layout)))
+
+
+def async_copy(
+    src: Any,
+    dst: Any,
+    *,
+    coalesced_width: int | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    loop_layout: Any = None,
+) -> None:
+    """Copy that may complete later: the author waits with `T.ptx_wait_group`. Arguments and rules as `T.copy`.
+
+    A target without asynchronous copies moves the data at once, which is one of the allowed orders.
+    """
+    _move("tile.async_copy", "async_copy", src, dst, attributes(annotations, **_hints(coalesced_width, loop_layout)))
+
+
+def _hints(coalesced_width: int | None, loop_layout: Any) -> dict[str, Any]:
+    if coalesced_width is not None and not is_positive_int(coalesced_width):
+        raise OpArgumentError(
+            f"copy: coalesced_width={coalesced_width!r} must be a positive int", remedy="give a number of elements"
+        )
+    return {"coalesced_width": coalesced_width, "loop_layout": loop_layout}
+
+
+def _move(op: str, what: str, src: Any, dst: Any, attrs: dict[str, Any]) -> None:
+    if isinstance(dst, Element | VarCell) and isinstance(src, Element | VarCell):
+        _assign(src, dst)
+        return
+    _require_equal_buffers(what, src, dst)
+    regions = dict(zip(("src", "dst"), pair(src, dst, what), strict=True))
+    pad = safe_value_of(regions["src"].source)
+    emit(op, regions, **attrs, **({} if pad is None else {"pad": pad}))
+
+
+def _assign(src: Element | VarCell, dst: Element | VarCell) -> None:
+    """Two elements: one converting store."""
+    if isinstance(dst, VarCell):
+        dst.store(src)
+    else:
+        dst.buffer.store(dst.indices, src)
+
+
+def _require_equal_buffers(what: str, src: Any, dst: Any) -> None:
+    if isinstance(src, Buffer) and isinstance(dst, Buffer) and not equal_shapes(src.ir.shape, dst.ir.shape):
+        raise CopyShapeError(
+            f"{what}: {src.name} has shape {_shape(src)} but {dst.name} has shape {_shape(dst)}",
+            remedy=f"copy a region: T.copy({src.name}[...], {dst.name})",
+        )
+
+
+def _shape(buffer: Buffer) -> str:
+    return "(" + ", ".join(str(extent) for extent in buffer.shape) + ")"
+
+
+def transpose(src: Any, dst: Any, annotations: Mapping[str, Any] | None = None) -> None:
+    """Move `src[..., i, j]` to `dst[..., j, i]`, converting each element; at least two axes, two different buffers.
+
+    Raises:
+        TransposeShapeError: the shapes are not each other's transpose.
+    """
+    src_extents, dst_extents = extents_of(src, "transpose: src"), extents_of(dst, "transpose: dst")
+    emit(
+        "tile.transpose",
+        {
+            "src": region(src, "transpose: src", None if dst_extents is None else _swapped(dst_extents)),
+            "dst": region(dst, "transpose: dst", None if src_extents is None else _swapped(src_extents)),
+        },
+        **attributes(annotations),
+    )
+
+
+def _swapped(extents: Any) -> list[Any]:
+    return [*extents[:-2], *reversed(extents[-2:])]
+
+
+def im2col(
+    img: Any,
+    col: Any,
+    nhw_step: Any,
+    c_step: Any,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    pad: int,
+    annotations: Mapping[str, Any] | None = None,
+) -> None:
+    """Gather the patches of an NHWC image into the matrix tile `col`: rows are output pixels, columns are (kh, kw, c).
+
+    Args:
+        nhw_step, c_step: which tile of rows and of columns; in units of `col`'s extents.
+        kernel, stride, dilation, pad: of the convolution, the same in both directions; outside of the image is 0.
+    """
+    emit(
+        "tile.im2col",
+        {
+            "image": region(img, "im2col: img"),
+            "dst": region(col, "im2col: col"),
+            "row_step": unwrap(nhw_step),
+            "column_step": unwrap(c_step),
+        },
+        **attributes(annotations, kernel=kernel, stride=stride, dilation=dilation, pad=pad),
+    )
+
+
+def c2d_im2col(
+    img: Any,
+    col: Any,
+    nhw_step: Any,
+    c_step: Any,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    pad: int,
+    eviction_policy: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> None:
+    """The older spelling of `T.im2col`; `eviction_policy` is a hint for targets with a cache policy."""
+    current_builder()
+    im2col(
+        img,
+        col,
+        nhw_step,
+        c_step,
+        kernel,
+        stride,
+        dilation,
+        pad,
+        attributes(annotations, eviction_policy=eviction_policy),
+    )

@@ -1,0 +1,68 @@
+"""Printing and assertions from a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir
+from tvm.tirx import stmt as S
+
+from tile_core.errors.ops import OpArgumentError
+from tile_core.frontend import arith
+from tile_core.frontend.builder import current_builder
+from tile_core.frontend.values import Buffer, Element, Expr, Region, VarCell, unwrap
+from tile_core.language._operands import emit, region
+
+__all__ = ["device_assert", "print"]
+
+
+def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
+    """Print a buffer, a region, a value or only a message, when the kernel runs; results do not change.
+
+    A buffer or region is printed once by the block, a value by every thread that comes by.
+
+    Args:
+        warp_group_id, warp_id: which warp prints a tile, where there are warps.
+
+    Raises:
+        OpArgumentError: nothing to print, or an object that is no device value.
+    """
+    if obj is None and not msg:
+        raise OpArgumentError("print: nothing to print", remedy="give a buffer, a value or msg=")
+    if obj is None:
+        emit("tile.print_message", {}, message=msg)
+    elif isinstance(obj, Buffer | Region):
+        emit("tile.print", {"src": region(obj, "print")}, message=msg, warp=4 * warp_group_id + warp_id)
+    elif isinstance(obj, Expr | int | float):
+        emit("tile.print_value", {"value": unwrap(obj)}, message=msg, name=_name(obj))
+    else:
+        raise OpArgumentError(
+            f"print: {obj!r} of type {type(obj).__name__} is no device value",
+            remedy="Python's own print shows Python values, while tracing",
+        )
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, VarCell):
+        return value.name
+    if isinstance(value, Element):
+        return value.buffer.name
+    return str(value)
+
+
+def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) -> None:
+    """Stop the kernel with an error unless `condition` holds. Python's `assert` on a device value does the same.
+
+    Args:
+        msg: text of the error.
+        no_stack_info: leave the source line out of it.
+    """
+    builder = current_builder()
+    where = builder.source_span
+    place = "" if no_stack_info or where is None else f" ({where.file}:{where.line})"
+    text = f"{msg or 'device assertion failed'}{place}"
+    builder.emit(
+        S.AssertStmt(
+            ir.StringImm("RuntimeError"), arith.truth(unwrap(condition)), [ir.StringImm(text)], span=builder.span
+        )
+    )

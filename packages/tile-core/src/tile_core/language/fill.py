@@ -1,0 +1,41 @@
+"""Setting tiles: `T.fill` and `T.clear`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tile_core.frontend.values import VarCell, unwrap_cast
+from tile_core.ir.regions import REDUCER
+from tile_core.language import reducer
+from tile_core.language._operands import attributes, buffer_of, emit, region
+
+__all__ = ["clear", "fill"]
+
+
+def fill(buffer: Any, value: Any, annotations: Mapping[str, Any] | None = None) -> None:
+    """Set every element of a buffer, a region or an element to `value`, converted to its dtype.
+
+    Raises:
+        RegionBoundsError: a constant region outside of the buffer.
+
+    Example:
+        T.fill(scores_max, -T.infinity("float32"))
+    """
+    if isinstance(buffer, VarCell):
+        buffer.store(value)
+        return
+    target = buffer_of(buffer, "fill")
+    if target.scope == REDUCER:
+        reducer.start(target, value)
+        return
+    emit(
+        "tile.fill",
+        {"dst": region(buffer, "fill"), "value": unwrap_cast(value, target.dtype)},
+        **attributes(annotations),
+    )
+
+
+def clear(buffer: Any, annotations: Mapping[str, Any] | None = None) -> None:
+    """Set every element of a buffer or a region to 0."""
+    fill(buffer, 0, annotations)
