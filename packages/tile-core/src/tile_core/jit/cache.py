@@ -94,6 +94,11 @@ class DiskCache:
         for _, _, path in self._entries():
             _discard(path)
 
+    def usage(self) -> tuple[int, int]:
+        """How many kernels there are, and their size in bytes."""
+        sizes = [size for _, size, _ in self._entries()]
+        return len(sizes), sum(sizes)
+
     def _entry(self, key: str) -> Path:
         assert _KEY.match(key), key
         return self.root / _LAYOUT / key[:2] / key

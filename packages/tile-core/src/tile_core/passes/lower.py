@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tile_core.passes.base import Observer, PassContext, run_pipeline
+from tile_core.passes.observe import observers as default_observers
 from tile_core.passes.pipeline import build_pipeline
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def lower(
         backend=backend,
         options=MappingProxyType(dict(request.pass_configs)),
     )
-    pairs = tuple(observers)
+    pairs = (*observers, *default_observers(request.target))
     lowered = run_pipeline(
         program,
         build_pipeline(backend, request.target),

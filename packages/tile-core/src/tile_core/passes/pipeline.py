@@ -108,13 +108,13 @@ def default_pipeline(capabilities: Any) -> Pipeline:
 
 
 def build_pipeline(backend: Any, target: Any) -> Pipeline:
-    """The pipeline of one backend for one target: the default with the backend's `pipeline_edits`."""
-    from tile_core.plugins.manager import resolve
+    """The pipeline of one backend for one target: the default, the backend's `pipeline_edits`, the plugins' edits."""
+    from tile_core.plugins.manager import plugin_edits, resolve
 
     pipeline = default_pipeline(resolve(backend.capabilities)(target))
-    if backend.pipeline_edits is None:
-        return pipeline
-    return apply_edits(pipeline, resolve(backend.pipeline_edits)(target))
+    if backend.pipeline_edits is not None:
+        pipeline = apply_edits(pipeline, resolve(backend.pipeline_edits)(target))
+    return apply_edits(pipeline, plugin_edits(target, pipeline))
 
 
 def _index(pipeline: Pipeline, name: str) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -32,6 +32,11 @@ from tile_core.errors.plugins import (
 from tile_core.plugins import hookspecs
 from tile_core.plugins.manifest import Backend, Detection
 from tile_core.settings import settings
+
+if TYPE_CHECKING:
+    from tile_core.passes.base import Pass
+    from tile_core.passes.pipeline import Edit
+    from tile_core.targets.target import Target
 
 GROUP = "tile.backends"
 
@@ -295,6 +300,23 @@ def detection(name: str) -> Detection:
 def hooks() -> Any:
     """The hook callers of this process's plugins: `hooks().tile_edit_pipeline(target=…, pipeline=…)`."""
     return registry().manager.hook
+
+
+def plugin_edits(target: Target, pipeline: tuple[Pass, ...]) -> tuple[Edit, ...]:
+    """The edits that the plugins' `tile_edit_pipeline` makes to `pipeline`, in the order of the plugins.
+
+    Raises:
+        HookResultError: a plugin returned something else than edits.
+    """
+    found: list[Edit] = []
+    for edits in hooks().tile_edit_pipeline(target=target, pipeline=pipeline):
+        if not isinstance(edits, list | tuple) or not all(hasattr(edit, "apply") for edit in edits):
+            raise HookResultError(
+                f"a plugin's tile_edit_pipeline returned {edits!r}, expected a tuple of edits",
+                remedy="use insert_before, insert_after, replace and drop of tile_core.passes.pipeline",
+            )
+        found.extend(edits)
+    return tuple(found)
 
 
 @functools.cache
