@@ -39,6 +39,8 @@ COMPILE_FLAGS = "tile.compile_flags"
 
 OutIdx = int | Sequence[int] | None
 Origin = Literal["memory", "disk", "compiled"]
+_SHOW_SOURCE = 4
+"""The level of `TILE_DEBUG` from which the printed source is shown."""
 
 
 _loaded: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
@@ -134,7 +136,7 @@ def _load(func: Any, request: CompileRequest, backend: Backend, key: str) -> tup
         artifact = None if disk is None else disk.get(key)
         origin: Origin = "compiled" if artifact is None else "disk"
         if artifact is None:
-            with progress(f"tile: compiling {_name(func)} for {request.target}"):
+            with progress(f"tile: compiling {_name(func)} for {request.target.kind}"):
                 artifact = resolve(backend.compiler)(func, request)
             if disk is not None:
                 disk.put(key, artifact)
@@ -189,7 +191,9 @@ def _name(func: Any) -> str:
 
 def _tell(kernel: JITKernel, origin: Origin, seconds: float) -> None:
     how = {"memory": "reused", "disk": "read from the cache", "compiled": "compiled"}[origin]
-    sys.stderr.write(f"tile: {how} {kernel.signature} for {kernel.target} in {seconds * 1e3:.0f} ms\n")
+    sys.stderr.write(f"tile: {how} {kernel.signature} for {kernel.target.kind} in {seconds * 1e3:.0f} ms\n")
+    if settings.debug >= _SHOW_SOURCE:
+        sys.stderr.write(f"{kernel.kernel_source}\n")
 
 
 def _dump(kernel: JITKernel, root: Path) -> None:

@@ -34,6 +34,12 @@ def truncmod(a: int, b: int) -> int:
 _NAMES: dict[str, object] = {"__builtins__": {}, "min": min, "max": max, "truncdiv": truncdiv, "truncmod": truncmod}
 
 
+def compiled(source: str) -> Callable[[Any], Any]:
+    """The function that a lambda's source over extents stands for. The source is made here, never by a user."""
+    function: Callable[[Any], Any] = eval(source, dict(_NAMES))  # noqa: S307
+    return function
+
+
 @dataclass(frozen=True)
 class Extent:
     """One dimension or stride. `symbol` is set where a single symbol stands alone: only there is it solved."""
@@ -42,6 +48,7 @@ class Extent:
     constant: int | None = None
     symbol: str | None = None
     symbols: frozenset[str] = frozenset()
+    source: str = field(default="", repr=False)
     compute: Callable[[Values], int] = field(default=lambda values: 0, repr=False, compare=False)
 
     def value(self, values: Values) -> int | None:
@@ -82,14 +89,13 @@ class Symbols:
         """
         if isinstance(expr, int | tirx.IntImm):
             value = int(expr)
-            return Extent(str(value), constant=value)
+            return Extent(str(value), constant=value, source=str(value))
         used: set[str] = set()
         text, source = self._translate(expr, used)
         if isinstance(expr, ir.Var):
             (symbol,) = used
-            return Extent(text, symbol=symbol, symbols=frozenset(used), compute=lambda values: values[symbol])
-        compute: Callable[[Values], int] = eval(f"lambda v: {source}", dict(_NAMES))  # noqa: S307 - our own text
-        return Extent(text, symbols=frozenset(used), compute=compute)
+            return Extent(text, None, symbol, frozenset(used), source, lambda values: values[symbol])
+        return Extent(text, None, None, frozenset(used), source, compiled(f"lambda v: {source}"))
 
     def _translate(self, expr: Any, used: set[str]) -> tuple[str, str]:
         """The expression for messages, and as Python source over the mapping `v`."""
