@@ -17,7 +17,12 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.errors.base import SourceSpan
-from tile_core.errors.frontend import HostAccessError, NoBuilderError, StatementInExpressionError
+from tile_core.errors.frontend import (
+    HostAccessError,
+    NoBuilderError,
+    StaleValueError,
+    StatementInExpressionError,
+)
 from tile_core.frontend.writes import written_buffers
 from tile_core.ir.spans import to_tvm
 from tile_core.ir.visit import sequence
@@ -25,10 +30,11 @@ from tile_core.ir.visit import sequence
 
 @dataclass
 class Frame:
-    """An open region. `device` frames run any number of times; `loop` says how `break` leaves the frame."""
+    """An open region. A `device` frame runs any number of times; `kernel` marks the body of a launch."""
 
     device: bool = False
     loop: Any = None
+    kernel: bool = False
     stmts: list[S.Stmt] = field(default_factory=list)
     ended: bool = False
 
@@ -46,6 +52,14 @@ class Position:
     targets: tuple[str, ...] = ()
 
 
+@dataclass
+class LoopReads:
+    """An open device loop, and the buffers that values made before it read. Writing one of them in the loop is an error."""
+
+    began: int
+    reads: list[ir.Var] = field(default_factory=list)
+
+
 class Builder:
     """Collects the statements of one function."""
 
@@ -53,12 +67,15 @@ class Builder:
         self.name = name
         self.position = Position()
         self.frames: list[Frame] = [Frame()]
+        self.loops: list[Any] = []
+        self.entry_depth = 0
         self.kernel: Any = None
         self.outputs: list[Any] = []
         self.attributes: dict[str, Any] = {}
         self.eager: Any = None
         self.clock = 0
         self.last_write: dict[ir.Var, int] = {}
+        self.open_loops: list[LoopReads] = []
         self.broken_by: BaseException | None = None
         self._names: dict[str, int] = {}
         self._expression_only = 0
@@ -123,9 +140,9 @@ class Builder:
         return self.unique_name(hint)
 
     @contextlib.contextmanager
-    def frame(self, *, device: bool = False, loop: Any = None) -> Iterator[Frame]:
+    def frame(self, *, device: bool = False, loop: Any = None, kernel: bool = False) -> Iterator[Frame]:
         """Collect the statements emitted inside into a new frame; the caller makes a statement of them."""
-        opened = Frame(device, loop)
+        opened = Frame(device, loop, kernel)
         self.frames.append(opened)
         depth = len(self.frames)
         try:
@@ -135,6 +152,20 @@ class Builder:
             raise
         finally:
             del self.frames[depth - 1 :]
+
+    @contextlib.contextmanager
+    def device_loop(self) -> Iterator[None]:
+        """A device loop: a value read before it must not be used in it when the loop writes what was read."""
+        loop = LoopReads(self.clock)
+        self.open_loops.append(loop)
+        yield
+        self.open_loops.pop()
+        for buffer in loop.reads:
+            if self.last_write.get(buffer, 0) > loop.began:
+                raise StaleValueError(
+                    f"an element of {buffer.name} read before the loop is used in it, and the loop writes {buffer.name}",
+                    remedy="bind the value to a name before the loop: `v = ...`",
+                )
 
     @contextlib.contextmanager
     def expression_only(self) -> Iterator[None]:
@@ -147,7 +178,11 @@ class Builder:
 
     def bind(self, name: str, value: ir.Expr) -> ir.Var:
         """Bind an expression to an immutable variable."""
-        var = tirx.Var(self.unique_name(name), value.ty)
+        return self.define(self.unique_name(name), value)
+
+    def define(self, name: str, value: ir.Expr) -> ir.Var:
+        """The same under a name that is already the caller's."""
+        var = tirx.Var(name, value.ty)
         self.emit(S.Bind(var, value, self.span))
         return var
 

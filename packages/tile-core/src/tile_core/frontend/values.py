@@ -27,7 +27,7 @@ from tile_core.frontend.promotion import Number, literal_beside, literal_dtype
 from tile_core.frontend.writes import mentioned_buffers
 from tile_core.ir import regions
 
-__all__ = ["Buffer", "Element", "Expr", "Region", "Value", "Var", "VarCell", "is_device", "unwrap", "wrap", "wrap_buffer"]
+__all__ = ["Buffer", "Element", "Expr", "Region", "Value", "Var", "VarCell", "is_device", "pair", "unwrap", "wrap", "wrap_buffer"]
 
 
 class Value:
@@ -64,12 +64,13 @@ class Value:
 class Expr(Value):
     """A scalar or vector that exists when the kernel runs. `==` and `!=` make expressions too; hashing is by identity."""
 
-    __slots__ = ("_ir", "_made_at")
+    __slots__ = ("_ir", "_loops", "_made_at")
 
     def __init__(self, node: ir.Expr) -> None:
         self._ir = node
         builder = active_builder()
         self._made_at = 0 if builder is None else builder.clock
+        self._loops = 0 if builder is None else len(builder.open_loops)
 
     @property
     def ir(self) -> Any:
@@ -77,6 +78,10 @@ class Expr(Value):
         builder = active_builder()
         if builder is not None and builder.clock > self._made_at:
             self._refuse_if_stale(builder.last_write)
+        if builder is not None and len(builder.open_loops) > self._loops:
+            buffers = mentioned_buffers(self._ir)
+            for loop in builder.open_loops[self._loops :]:
+                loop.reads += buffers
         return self._ir
 
     def _refuse_if_stale(self, last_write: dict[ir.Var, int]) -> None:
@@ -274,12 +279,13 @@ class Element(Expr):
 class VarCell(Expr):
     """A mutable scalar, made by `T.alloc_var`. Reading it loads; assigning to its name stores."""
 
-    __slots__ = ("bound", "buffer")
+    __slots__ = ("bound", "buffer", "indices")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: Buffer, indices: tuple[Index, ...] = (0,)) -> None:
         self.buffer = buffer
+        self.indices = indices
         self.bound = False
-        super().__init__(tirx.BufferLoad(buffer.ir, [tirx.IntImm("int32", 0)]))
+        super().__init__(tirx.BufferLoad(buffer.ir, [unwrap(index) for index in indices]))
 
     @property
     def ir(self) -> Any:
@@ -293,7 +299,7 @@ class VarCell(Expr):
 
     def store(self, value: Any) -> None:
         """Emit a store of `value`, converted to the variable's dtype."""
-        self.buffer.store((0,), value)
+        self.buffer.store(self.indices, value)
 
     def __getitem__(self, index: Any) -> Element:
         return self.buffer[index]  # type: ignore[return-value]
@@ -473,12 +479,17 @@ def _remedy(value: object) -> str:
     return "use a number or a device value"
 
 
-def _binary(symbol: str, a: Any, b: Any) -> Expr:
-    if isinstance(a, Expr) and isinstance(b, Expr):
-        return Expr(arith.binary(symbol, a.ir, b.ir))
+def pair(a: Any, b: Any) -> tuple[Any, Any]:
+    """The expressions of two scalars; a number takes the dtype that it has beside the other side."""
     if isinstance(a, Expr):
-        return Expr(arith.binary(symbol, a.ir, _beside(b, a.dtype)))
-    return Expr(arith.binary(symbol, _beside(a, b.dtype), b.ir))
+        return a.ir, b.ir if isinstance(b, Expr) else _beside(b, a.dtype)
+    if isinstance(b, Expr):
+        return _beside(a, b.dtype), b.ir
+    return unwrap(a), unwrap(b)
+
+
+def _binary(symbol: str, a: Any, b: Any) -> Expr:
+    return Expr(arith.binary(symbol, *pair(a, b)))
 
 
 def _beside(value: Any, other: DType) -> Any:

@@ -85,11 +85,12 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
     for key, value in layout_map.items():
         buffer = whole_buffer(key, "annotate_layout")
         layout = _layout(buffer, value)
-        attributes = _fragment_maps(layout) if isinstance(layout, Fragment) else {"index_map": layout.map}
+        attributes = fragment_maps(layout) if isinstance(layout, Fragment) else {"index_map": layout.map}
         _annotate(buffer.ir, "layout", ir.Call(tile_op("tile.layout", pure=True), [], attrs=attributes, ret_ty="void"))
 
 
-def _fragment_maps(fragment: Fragment) -> dict[str, Any]:
+def fragment_maps(fragment: Fragment) -> dict[str, Any]:
+    """A fragment as attributes of IR: its thread map, its register map and how often it is replicated."""
     variables = [*fragment._indices, fragment._replica]
     return {
         "thread_map": tirx.IndexMap(variables, [fragment.thread_expr], None),
@@ -168,4 +169,4 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
     if not is_positive_int(panel_size):
         raise AnnotationError(f"use_swizzle: panel_size={panel_size!r}", remedy="give an int of at least 1")
     if enable:
-        _annotate(tirx.StringImm(order), "swizzle", tirx.IntImm("int32", panel_size))
+        _annotate(ir.StringImm(order), "swizzle", tirx.IntImm("int32", panel_size))

@@ -1,0 +1,295 @@
+"""The scopes of control flow: branches, loops, `while` and `with`, as rewritten code drives them.
+
+Each scope is opened with the names that its body assigns. A scope decided while tracing hands values through unchanged. A scope of
+the device puts markers into the names that its body rebinds, and checks that no Python state was changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.frontend import (
+    ConstantWhileError,
+    ControlFlowError,
+    LoopElseError,
+)
+from tile_core.frontend import arith
+from tile_core.frontend.builder import Frame, current_builder
+from tile_core.frontend.loops import LoopNest
+from tile_core.frontend.markers import UNBOUND, Carried, Marker, PythonState, Rebound
+from tile_core.frontend.values import Value, VarCell, unwrap
+
+Values = tuple[Any, ...]
+
+
+@dataclass
+class OpenLoop:
+    """A loop around the current statement, as `break` needs it. `depth` is the number of frames outside of it."""
+
+    what: str
+    depth: int
+    device: bool
+    breakable: bool = True
+    left: bool = False
+
+
+class _NameScope:
+    """The names that a region assigns, from entry to exit."""
+
+    def __init__(
+        self, where: str, device: bool, names: tuple[str, ...], scope: Mapping[str, Any], containers: Mapping[str, Any]
+    ) -> None:
+        self.where = where
+        self.device = device
+        self.before: Values = tuple(scope.get(name, UNBOUND) for name in names)
+        self.span = current_builder().source_span
+        reachable = {name: value for name, value in scope.items() if not name.startswith("_tile_")}
+        self.state = PythonState({**containers, **reachable}) if device else None
+
+    def carried(self) -> Values:
+        """What the names hold at the start of a device loop's body."""
+        if not self.device:
+            return self.before
+        return tuple(
+            value if isinstance(value, Marker | VarCell) else Carried(value, self.where) for value in self.before
+        )
+
+    def after(self, *ends: Values) -> Values:
+        """What the names hold behind the region, given what they hold at the end of each of its arms."""
+        if self.state is not None:
+            self.state.check(self.where, self.span)
+        return tuple(
+            old if all(_same(old, end[position]) for end in ends) else Rebound(self.where, self.span)
+            for position, old in enumerate(self.before)
+        )
+
+
+def _same(old: Any, new: Any) -> bool:
+    return old is new or (isinstance(new, Carried) and new.value is old)
+
+
+class BranchScope:
+    """`if`: both arms of a device condition are traced, one of a Python condition."""
+
+    def __init__(
+        self,
+        condition: Any,
+        device: bool,
+        names: tuple[str, ...],
+        scope: Mapping[str, Any],
+        containers: Mapping[str, Any],
+    ) -> None:
+        self.device = device
+        self.condition = arith.truth(condition) if device else bool(condition)
+        self._names = _NameScope("device branch", device, names, scope, containers)
+        self._span = current_builder().span
+        self._arms: list[S.Stmt] = []
+        self._then: Values | None = None
+
+    def take_then(self) -> bool:
+        """Whether the first arm is traced."""
+        return self.device or bool(self.condition)
+
+    def take_else(self) -> bool:
+        """Whether the second arm is traced."""
+        return self.device or not self.condition
+
+    @contextlib.contextmanager
+    def arm(self) -> Iterator[None]:
+        """Around one arm."""
+        if not self.device:
+            yield
+            return
+        with current_builder().frame(device=True) as frame:
+            yield
+        self._arms.append(frame.body(self._span))
+
+    def end(self, values: Values) -> Values:
+        """After the first arm: what the names hold at the start of the second."""
+        self._then = values
+        return self._names.before if self.device else values
+
+    def leave(self, values: Values) -> Values:
+        """After the last arm."""
+        if not self.device:
+            return values
+        then, *other = self._arms
+        builder = current_builder()
+        builder.emit(S.IfThenElse(self.condition, then, other[0] if other else None, self._span))
+        return self._names.after(self._then or values, values)
+
+
+class LoopScope:
+    """`for`: a device loop, or a Python loop that unrolls."""
+
+    def __init__(
+        self,
+        nest: LoopNest | None,
+        iterable: Any,
+        has_else: bool,
+        names: tuple[str, ...],
+        scope: Mapping[str, Any],
+        containers: Mapping[str, Any],
+    ) -> None:
+        if nest is not None and has_else:
+            raise LoopElseError(
+                f"`else` on {nest.what}, a loop of the kernel", remedy="set a T.alloc_var where you break, and test it"
+            )
+        self._nest = nest
+        self._iterable = iterable
+        what = "Python loop" if nest is None else f"device loop ({nest.what})"
+        self._names = _NameScope(what, nest is not None, names, scope, containers)
+        builder = current_builder()
+        breakable = nest is None or nest.breakable
+        self._open = OpenLoop("for" if nest is None else nest.what, len(builder.frames), nest is not None, breakable)
+        self._span = builder.span
+
+    def entry(self) -> Values:
+        """What the names hold at the start of the body."""
+        return self._names.carried()
+
+    def leave(self, values: Values) -> Values:
+        """What they hold behind the loop."""
+        return values if self._nest is None else self._names.after(values)
+
+    def __enter__(self) -> LoopScope:
+        current_builder().loops.append(self._open)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        current_builder().loops.pop()
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._nest is None:
+            yield from self._iterable
+            return
+        nest, builder = self._nest, current_builder()
+        variables = nest.variables(builder)
+        with builder.device_loop(), builder.frame(device=True, loop=self._open) as frame:
+            targets, guard = nest.targets(builder, variables)
+            prologue = list(frame.stmts)
+            frame.stmts.clear()
+            yield targets
+        body = frame.body(self._span)
+        if guard is not None:
+            body = S.IfThenElse(guard, body, None, self._span)
+        whole = Frame(stmts=[*prologue, body]).body(self._span)
+        builder.emit(nest.build(variables, whole, self._span, broken=self._open.left))
+
+
+class WhileScope:
+    """`while` on a device condition."""
+
+    def __init__(self, names: tuple[str, ...], scope: Mapping[str, Any], containers: Mapping[str, Any]) -> None:
+        self._names = _NameScope("device loop (while)", True, names, scope, containers)
+        builder = current_builder()
+        self._span = builder.span
+        self._open = OpenLoop("while", len(builder.frames), True)
+        self._stack = contextlib.ExitStack()
+        self._frame: Frame | None = None
+        self._condition: Any = None
+
+    def entry(self) -> Values:
+        """What the names hold in the condition and at the start of the body."""
+        return self._names.carried()
+
+    def __enter__(self) -> WhileScope:
+        current_builder().loops.append(self._open)
+        return self
+
+    def test(self, condition: Callable[[], Any]) -> bool:
+        """Whether the body is traced: not where the condition is false while tracing."""
+        builder = current_builder()
+        self._stack.enter_context(builder.device_loop())
+        with builder.expression_only():
+            value = condition()
+            known = not isinstance(value, Value)
+            node = None if known else arith.truth(unwrap(value))
+        if known and not value:
+            return False
+        if known or (isinstance(node, tirx.IntImm) and int(node.value)):
+            raise ConstantWhileError(
+                f"the condition of `while` is {value!r} while tracing, so the loop never ends",
+                remedy="read a T.alloc_var or a buffer in the condition; a loop known while tracing is a `for`",
+            )
+        self._condition = node
+        self._frame = self._stack.enter_context(builder.frame(device=True, loop=self._open))
+        return True
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        builder = current_builder()
+        self._stack.__exit__(kind, error, trace)
+        builder.loops.pop()
+        if error is None and self._frame is not None:
+            builder.emit(S.While(self._condition, self._frame.body(self._span), self._span))
+
+    def leave(self, values: Values) -> Values:
+        """What the names hold behind the loop."""
+        return self._names.after(values)
+
+
+class PlainScope:
+    """`with`: Python's, unless the manager says that the device decides whether its body runs."""
+
+    def __init__(
+        self, manager: Any, names: tuple[str, ...], scope: Mapping[str, Any], containers: Mapping[str, Any]
+    ) -> None:
+        self._manager = manager
+        self._device = bool(getattr(manager, "tile_device_scope", False))
+        self._names = _NameScope("device region", self._device, names, scope, containers)
+
+    def __enter__(self) -> Any:
+        return self._manager.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> Any:
+        return self._manager.__exit__(kind, error, trace)
+
+    def leave(self, values: Values) -> Values:
+        """What the names hold behind the block."""
+        return self._names.after(values) if self._device else values
+
+
+def leave_loop(word: str, statement: Callable[[ir.Span | None], S.Stmt]) -> bool:
+    """`break` or `continue`: true where Python is to do it, else the statement is emitted.
+
+    Raises:
+        ControlFlowError: the loop has no order, or a device condition would steer a Python loop.
+    """
+    builder = current_builder()
+    if not builder.loops:
+        raise ControlFlowError(f"`{word}` outside of a loop of this function", remedy="use it in a loop")
+    loop: OpenLoop = builder.loops[-1]
+    between = builder.frames[loop.depth :]
+    if not loop.device:
+        if any(frame.device for frame in between):
+            raise ControlFlowError(
+                f"`{word}` under a device condition in a loop that Python unrolls",
+                remedy="loop with T.serial or range, or decide with a Python condition",
+            )
+        return True
+    if not loop.breakable:
+        raise ControlFlowError(
+            f"`{word}` in {loop.what}, whose iterations have no order", remedy="use T.serial, or guard the body with `if`"
+        )
+    if any(frame.kernel for frame in between):
+        raise ControlFlowError(f"`{word}` would leave the kernel", remedy="decide on the host, outside of T.Kernel")
+    builder.emit(statement(builder.span))
+    loop.left = True
+    builder.frames[-1].ended = True
+    return False
+
+
+def refuse_return(word: str) -> None:
+    """Refuse `return` where the device decides whether it is reached."""
+    builder = current_builder()
+    if any(frame.device for frame in builder.frames[builder.entry_depth :]):
+        raise ControlFlowError(
+            f"`{word}` in a device branch or loop",
+            remedy="let the rest of the body stand under `if`; T.thread_return() ends the thread",
+        )

@@ -1,0 +1,76 @@
+"""What leaves a trace as an exception: a coded error at the user's line, or the user's own exception unchanged."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from tile_core.errors.base import TileError
+from tile_core.errors.frontend import (
+    CallSignatureError,
+    ControlFlowError,
+    ExceptionInDeviceCodeError,
+    InternalCompilerError,
+    UndefinedNameError,
+)
+from tile_core.frontend.builder import Builder
+from tile_core.frontend.positions import innermost_file, is_user_file, raised_at
+
+_SIGNATURE = re.compile(
+    r"(\w+\.)*(?P<name>\w+)\(\) (missing \d+ required|takes |got an unexpected keyword|got multiple values|got some )"
+)
+
+
+@contextlib.contextmanager
+def reporting(builder: Builder) -> Iterator[None]:
+    """Give errors their place, and turn failures that are not the user's into coded errors."""
+    try:
+        yield
+    except TileError as error:
+        if error.span is None:
+            error.span = raised_at(error) or builder.source_span
+        raise
+    except Exception as error:
+        coded = _coded(error)
+        if coded is None:
+            raise
+        coded.span = raised_at(error) or builder.source_span
+        raise coded from error
+
+
+def refuse_swallowed(builder: Builder) -> None:
+    """Refuse a trace in which an exception left a region half traced and was caught."""
+    if builder.broken_by is not None:
+        raise ExceptionInDeviceCodeError(
+            f"{type(builder.broken_by).__name__} left a loop, branch or kernel and was caught in the traced function",
+            remedy="put the `try` inside the region, or around the whole function",
+        )
+
+
+def _coded(error: Exception) -> TileError | None:
+    if isinstance(error, RecursionError):
+        return ControlFlowError(
+            "macros call each other without end", remedy="end a recursion by a condition that is known while tracing"
+        )
+    if not is_user_file(innermost_file(error)):
+        return InternalCompilerError(
+            f"{type(error).__name__}: {_first_line(error)}",
+            remedy="the program may be wrong at this line; that it was not refused properly is a fault of the compiler",
+        )
+    if isinstance(error, NameError):
+        return UndefinedNameError(str(error), remedy="define the name before this line, or pass it as an argument")
+    match = _SIGNATURE.match(str(error)) if isinstance(error, TypeError) else None
+    if match is not None and _is_language_name(match["name"]):
+        return CallSignatureError(str(error), remedy=f"see help(T.{match['name']})")
+    return None
+
+
+def _is_language_name(name: str) -> bool:
+    from tile_core.language import exports
+
+    return name in exports()
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), "no message")

@@ -1,0 +1,164 @@
+"""Device loops as values: what `T.serial` and its like return, and how a `For` nest is made of one and its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.dtypes import DType
+from tile_core.errors.frontend import LoopArgumentError, LoopUseError
+from tile_core.frontend.builder import Builder
+from tile_core.frontend.promotion import INT32, promote
+from tile_core.frontend.values import Expr, Var, unwrap, wrap
+from tile_core.ir.regions import constant
+
+KINDS = {
+    "serial": S.ForKind.SERIAL,
+    "parallel": S.ForKind.PARALLEL,
+    "vectorized": S.ForKind.VECTORIZED,
+    "unrolled": S.ForKind.UNROLLED,
+}
+Decode = Callable[[Builder, Sequence[Var]], tuple[list[Any], ir.Expr | None]]
+
+
+class LoneVar(Var):
+    """The only index of a loop or grid: `for i in` and `for (i,) in` both bind it."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        yield Var(self._ir)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop: `extent` steps from `start`. A step other than 1 is applied when the index is bound."""
+
+    start: Any
+    extent: Any
+    step: Any = 1
+    dtype: DType = INT32
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """A perfect nest of device loops.
+
+    `decode` turns the loop variables into what the target gets and a guard of the body, `None` where they are the same.
+    """
+
+    what: str
+    kind: str
+    axes: tuple[Axis, ...]
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    breakable: bool = True
+    decode: Decode | None = None
+
+    def __iter__(self) -> NoReturn:
+        raise LoopUseError(
+            f"{self.what} is a loop of the kernel and cannot be iterated by Python",
+            remedy="use it as `for i in ...` in a traced function; a comprehension takes a Python sequence",
+        )
+
+    def __len__(self) -> NoReturn:
+        raise LoopUseError(f"{self.what} has no length", remedy="keep the extent in a name")
+
+    def variables(self, builder: Builder) -> list[Var]:
+        """Fresh loop variables, named after the loop's targets."""
+        stepped = [axis.step != 1 if isinstance(axis.step, int) else True for axis in self.axes]
+        if self.decode is not None:
+            return [Var(tirx.Var(builder.unique_name("wave"), axis.dtype.tvm)) for axis in self.axes]
+        names = [builder.fresh_name("i" if len(self.axes) == 1 else f"i{n}") for n in range(len(self.axes))]
+        return [
+            Var(tirx.Var(f"{name}_step" if step else name, axis.dtype.tvm))
+            for name, step, axis in zip(names, stepped, self.axes, strict=True)
+        ]
+
+    def targets(self, builder: Builder, variables: Sequence[Var]) -> tuple[Any, ir.Expr | None]:
+        """What the loop's target is bound to, and the guard of the body."""
+        if self.decode is not None:
+            values, guard = self.decode(builder, variables)
+        else:
+            values, guard = [_stepped(builder, var, axis) for var, axis in zip(variables, self.axes, strict=True)], None
+        return (LoneVar(values[0].ir) if len(values) == 1 else tuple(values)), guard
+
+    def build(self, variables: Sequence[Var], body: S.Stmt, span: ir.Span | None, *, broken: bool) -> S.Stmt:
+        """The nest around `body`. `broken` says that the body breaks or continues, which only a plain loop can do."""
+        kind = KINDS["serial" if broken else self.kind]
+        annotations = {} if broken else dict(self.annotations)
+        stmt = body
+        for position, (axis, var) in reversed(list(enumerate(zip(self.axes, variables, strict=True)))):
+            start = unwrap(axis.start if _plain(axis) else 0, axis.dtype)
+            extent = unwrap(axis.extent, axis.dtype)
+            outermost = annotations if position == 0 else {}
+            stmt = S.For(var.ir, start, extent, kind, stmt, None, outermost, span=span)
+        return stmt
+
+
+def _plain(axis: Axis) -> bool:
+    return isinstance(axis.step, int) and axis.step == 1
+
+
+def _stepped(builder: Builder, var: Var, axis: Axis) -> Var:
+    if _plain(axis):
+        return var
+    value = axis.start + var * axis.step
+    return Var(builder.define(var.name.removesuffix("_step"), value.ir))
+
+
+def axis_of(what: str, start: Any, stop: Any = None, step: Any = None) -> Axis:
+    """The axis of `range(start, stop, step)`, or `range(start)`.
+
+    Raises:
+        LoopArgumentError: a bound that is no integer, or a zero step.
+    """
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    start, stop, step = (_bound(what, value) for value in (start, stop, step))
+    dtype = INT32
+    for value in (start, stop, step):
+        dtype = promote(dtype, value.dtype if isinstance(value, Expr) else DType(_width(value)))
+    return Axis(start, _count(what, start, stop, step), step, dtype)
+
+
+def _width(value: int) -> str:
+    return "int32" if -(2**31) <= value < 2**31 else "int64"
+
+
+def _bound(what: str, value: Any) -> Any:
+    if isinstance(value, Expr):
+        if not value.dtype.is_integer or value.dtype.lanes != 1:
+            raise LoopArgumentError(f"a bound of {what} is a {value.dtype}", remedy='cast it: T.cast(n, "int32")')
+        known = constant(value.ir)
+        return value if known is None else known
+    if isinstance(value, tirx.Expr):
+        return _bound(what, wrap(value))
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise LoopArgumentError(f"a bound of {what} is {value!r}", remedy="give integers or integer expressions")
+    return value.__index__()
+
+
+def _count(what: str, start: Any, stop: Any, step: Any) -> Any:
+    """The number of iterations, at least 0 where it is known."""
+    if isinstance(step, int):
+        if step == 0:
+            raise LoopArgumentError(f"{what} has the step 0", remedy="give a step other than 0")
+        if all(isinstance(value, int) for value in (start, stop)):
+            return len(range(start, stop, step))
+        if step == 1:
+            return stop if isinstance(start, int) and start == 0 else stop - start
+        return (stop - start + (step - 1)) // step if step > 0 else (start - stop + (-step - 1)) // -step
+    from tile_core.frontend import arith
+
+    up, down = (stop - start + step - 1) // step, (start - stop - step - 1) // (-step)
+    return Expr(arith.select((step > 0).ir, unwrap(up), arith.select((step < 0).ir, unwrap(down), unwrap(0))))
+
+
+def serial(start: Any, stop: Any = None, step: Any = None, *, what: str, annotations: Any = None) -> LoopNest:
+    """A serial device loop."""
+    return LoopNest(what, "serial", (axis_of(what, start, stop, step),), dict(annotations or {}))

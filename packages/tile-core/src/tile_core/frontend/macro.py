@@ -1,0 +1,136 @@
+"""`T.macro`: a function traced where it is called.
+
+Scalar arguments are passed by value (evaluated once), buffers and regions are the caller's, and a parameter annotated `T.Ref` takes a
+place that the macro may store to. Names are the macro's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from tile_core.errors.frontend import CallSignatureError, MacroArgumentError
+from tile_core.frontend.binding import settled
+from tile_core.frontend.builder import current_builder
+from tile_core.frontend.positions import user_frame
+from tile_core.frontend.rewrite import traced
+from tile_core.frontend.values import Element, VarCell
+
+__all__ = ["Macro", "Ref", "macro"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Ref:
+    """Annotation of a macro parameter that is passed by reference: `def add(x: T.Ref, v): x += v`.
+
+    The argument is a `T.alloc_var` variable or an element `A[i]`, whose indices are evaluated at the call. As a type it may be
+    subscripted with the dtype, which is documentation.
+    """
+
+    def __new__(cls, place: Any) -> VarCell:  # type: ignore[misc]
+        return reference("place", place)
+
+    def __class_getitem__(cls, dtype: Any) -> type[Ref]:
+        return cls
+
+
+class ElementCell(VarCell):
+    """An element handed over by reference: reading it loads, assigning to its name stores."""
+
+    __slots__ = ()
+
+    def __init__(self, element: Element) -> None:
+        super().__init__(element.buffer, element.indices)
+        self.bound = True
+
+
+def reference(name: str, value: Any) -> VarCell:
+    """A place as a variable.
+
+    Raises:
+        MacroArgumentError: a value that is no place.
+    """
+    if isinstance(value, VarCell):
+        return value
+    if isinstance(value, Element):
+        return ElementCell(value)
+    raise MacroArgumentError(
+        f"the argument of the parameter {name} (T.Ref) is {value!r}, which is no place",
+        remedy="pass a T.alloc_var variable or an element such as A[i]",
+    )
+
+
+class Macro(Generic[P, R]):
+    """A function that is traced into its caller."""
+
+    def __init__(self, func: Callable[P, R], outer: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, func)
+        self.func = func
+        self._outer = outer
+        self._signature = inspect.signature(func)
+
+    @functools.cached_property
+    def _references(self) -> frozenset[str]:
+        """The parameters annotated `T.Ref`."""
+        from tile_core.frontend.prim_func import resolve
+
+        annotations = {name: resolve(self.func, p.annotation, self._outer) for name, p in self._signature.parameters.items()}
+        return frozenset(name for name, annotation in annotations.items() if annotation is Ref)
+
+    @functools.cached_property
+    def _body(self) -> Callable[..., R]:
+        return traced(self.func)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        builder = current_builder()
+        call = self._bind(*args, **kwargs)
+        call.apply_defaults()
+        position, entry_depth, loops = builder.position, builder.entry_depth, builder.loops
+        for name, value in call.arguments.items():
+            call.arguments[name] = reference(name, value) if name in self._references else settled(name, value)
+        builder.entry_depth, builder.loops = len(builder.frames), []
+        result = self._body(*call.args, **call.kwargs)
+        builder.position, builder.entry_depth, builder.loops = position, entry_depth, loops
+        return result
+
+    def _bind(self, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise CallSignatureError(
+                f"the macro {self.func.__name__}{self._signature}: {error}", remedy="give the arguments that it declares"
+            ) from None
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., R]:
+        return self if instance is None else functools.partial(self.__call__, instance)  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"<T.macro {self.func.__qualname__}>"
+
+
+@overload
+def macro(func: Callable[P, R]) -> Macro[P, R]: ...
+
+
+@overload
+def macro(func: None = None) -> Callable[[Callable[P, R]], Macro[P, R]]: ...
+
+
+def macro(func: Callable[..., Any] | None = None) -> Any:
+    """Make a function one that is traced at each call; usable with and without parentheses.
+
+    It may have defaults, keyword arguments and `*args`, return values, call other macros and itself (under a condition that is known
+    while tracing). Methods work: the object's Python state belongs to the trace.
+
+    Raises:
+        MacroArgumentError: at a call, an argument that is no place for a `T.Ref` parameter.
+    """
+    frame = user_frame()
+    outer = {} if frame is None else frame.f_locals
+    if func is None:
+        return lambda given: Macro(given, outer)
+    return Macro(func, outer)

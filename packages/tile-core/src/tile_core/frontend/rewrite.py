@@ -1,0 +1,97 @@
+"""From a Python function to the function that traces it.
+
+The definition is rewritten statement by statement into calls on a tracer (`rewrite_statements.py`, `rewrite_expressions.py`),
+compiled under the user's file name and line numbers, and given the globals, closure cells and defaults of the original. Results are
+kept per code object, so a factory called again only fills in other cells.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tile_core.errors.base import SourceSpan
+from tile_core.frontend.rewrite_expressions import TRACER, load
+from tile_core.frontend.rewrite_statements import StatementRewriter
+from tile_core.frontend.source import FunctionSource, function_source
+from tile_core.frontend.tracer import Place, Tracer
+
+_FACTORY = "_tile_factory_"
+
+
+@dataclass(frozen=True)
+class RewrittenCode:
+    """The compiled rewriting of one definition."""
+
+    code: types.CodeType
+    places: tuple[Place, ...]
+    span: SourceSpan
+    source: FunctionSource
+
+
+_rewritten: dict[types.CodeType, RewrittenCode] = {}
+
+
+def rewritten_code(func: Callable[..., Any]) -> RewrittenCode:
+    """The rewriting of `func`'s definition.
+
+    Raises:
+        SourceUnavailableError: the source cannot be found.
+        UnsupportedSyntaxError and others: a construct that has no meaning in a kernel.
+    """
+    found = _rewritten.get(func.__code__)
+    if found is None:
+        found = _rewritten[func.__code__] = _rewrite(func)
+    return found
+
+
+def traced(func: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that, called under a builder, emits what `func` describes."""
+    rewritten = rewritten_code(func)
+    cells = dict(zip(func.__code__.co_freevars, func.__closure__ or (), strict=True))
+    cells[TRACER] = types.CellType(Tracer(rewritten.places, _global_containers(func)))
+    closure = tuple(cells.get(name) or types.CellType() for name in rewritten.code.co_freevars)
+    made = types.FunctionType(rewritten.code, func.__globals__, func.__name__, func.__defaults__, closure)
+    made.__kwdefaults__ = func.__kwdefaults__
+    made.__qualname__ = func.__qualname__
+    return made
+
+
+def _rewrite(func: Callable[..., Any]) -> RewrittenCode:
+    source = function_source(func)
+    rewriter = StatementRewriter(source.file, func.__code__.co_freevars)
+    definition = rewriter.function(source.node)
+    return RewrittenCode(
+        code=_compile(definition, source.file, func.__code__.co_freevars),
+        places=tuple(rewriter.places),
+        span=rewriter.header(source.node),
+        source=source,
+    )
+
+
+def _compile(definition: ast.FunctionDef, file: str, freevars: tuple[str, ...]) -> types.CodeType:
+    names = [ast.arg(name) for name in (*freevars, TRACER)]
+    arguments = ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
+    factory = ast.FunctionDef(
+        name=_FACTORY,
+        args=arguments,
+        body=[definition, ast.Return(load(definition.name))],
+        decorator_list=[],
+        type_params=[],
+    )
+    ast.copy_location(factory, definition)
+    module = ast.fix_missing_locations(ast.Module([factory], []))
+    return _code_named(_code_named(compile(module, file, "exec"), _FACTORY), definition.name)
+
+
+def _code_named(code: types.CodeType, name: str) -> types.CodeType:
+    return next(const for const in code.co_consts if isinstance(const, types.CodeType) and const.co_name == name)
+
+
+def _global_containers(func: Callable[..., Any]) -> dict[str, Any]:
+    """The lists, dicts and sets among the globals that the function names."""
+    scope = func.__globals__
+    return {name: scope[name] for name in func.__code__.co_names if isinstance(scope.get(name), list | dict | set)}

@@ -1,0 +1,129 @@
+"""Rewriting of expressions: what Python decides by truth becomes a call, which decides or makes an expression of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection
+from typing import NoReturn, TypeVar
+
+from tile_core.errors.frontend import StatementInExpressionError, UnsupportedSyntaxError
+
+TRACER = "_tile_"
+"""The name under which rewritten code reaches its tracer."""
+
+Node = TypeVar("Node", bound=ast.AST)
+Refuse = Callable[[ast.AST, type[Exception], str, str], NoReturn]
+
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+_WATCHED_BUILTINS = ("bool", "range")
+
+
+def at(node: Node, place: ast.AST) -> Node:
+    """Give a made node the position of the user's."""
+    return ast.fix_missing_locations(ast.copy_location(node, place))
+
+
+def load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def call(method: str, *arguments: ast.expr) -> ast.Call:
+    """A call to the tracer."""
+    return ast.Call(ast.Attribute(load(TRACER), method, ast.Load()), list(arguments), [])
+
+
+def lazy(body: ast.expr) -> ast.Lambda:
+    """`lambda: body`."""
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(empty, body)
+
+
+def text(value: str) -> ast.Constant:
+    return ast.Constant(value)
+
+
+class ExpressionRewriter(ast.NodeTransformer):
+    """`tracked` are the names whose reads are checked: those that the function assigns."""
+
+    def __init__(self, tracked: Collection[str], refuse: Refuse) -> None:
+        self.tracked = tracked
+        self.refuse = refuse
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Load) and node.id in self.tracked:
+            return at(call("use", text(node.id), node), node)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        first, *rest = node.values
+        self._refuse_walrus(rest, "the right side of `and`/`or`")
+        method = "and_" if isinstance(node.op, ast.And) else "or_"
+        operands = [self.visit(first), *(lazy(self.visit(operand)) for operand in rest)]
+        return at(call(method, *operands), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        operand = self.visit(node.operand)
+        if isinstance(node.op, ast.Not):
+            return at(call("not_", operand), node)
+        return at(ast.UnaryOp(node.op, operand), node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        self._refuse_walrus([node.body, node.orelse], "a side of a ternary")
+        return at(
+            call("ternary", self.visit(node.test), lazy(self.visit(node.body)), lazy(self.visit(node.orelse))), node
+        )
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        if len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        self._refuse_walrus(node.comparators[1:], "the right side of a chained comparison")
+        symbols = ast.Tuple([text(COMPARISONS[type(op)]) for op in node.ops], ast.Load())
+        operands = [self.visit(node.left), self.visit(node.comparators[0])]
+        operands += [lazy(self.visit(operand)) for operand in node.comparators[1:]]
+        return at(call("compare", symbols, *operands), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        function = node.func
+        if isinstance(function, ast.Name) and function.id in _WATCHED_BUILTINS and not node.keywords:
+            arguments = [self.visit(argument) for argument in node.args]
+            return at(call(f"{function.id}_", self.visit(function), *arguments), node)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        name = node.target.id
+        value = call("assign", text(name), load(name), self.visit(node.value))
+        return at(ast.NamedExpr(node.target, value), node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return at(ast.Lambda(self.generic_visit(node.args), self.visit(node.body)), node)
+
+    def visit_Yield(self, node: ast.Yield) -> NoReturn:
+        self._refuse_suspension(node, "yield")
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> NoReturn:
+        self._refuse_suspension(node, "yield from")
+
+    def visit_Await(self, node: ast.Await) -> NoReturn:
+        self._refuse_suspension(node, "await")
+
+    def _refuse_suspension(self, node: ast.AST, what: str) -> NoReturn:
+        self.refuse(node, UnsupportedSyntaxError, f"`{what}` in a traced function", "a kernel runs from start to end")
+
+    def _refuse_walrus(self, nodes: list[ast.expr], where: str) -> None:
+        for root in nodes:
+            for node in ast.walk(root):
+                if isinstance(node, ast.NamedExpr):
+                    self.refuse(
+                        node, StatementInExpressionError, f"`:=` in {where}", "assign the name in a statement before it"
+                    )

@@ -1,0 +1,112 @@
+"""The syntax tree of a function.
+
+The whole file is parsed once and the function found by name and first line, which keeps the columns that errors point at and also
+works for cells, doctests and `python -c`, where `inspect.getsource` guesses or gives up.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tile_core.errors.frontend import SourceUnavailableError
+
+COMMAND_LINE = "<string>"
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """A function's definition and the file name under which its lines are known."""
+
+    file: str
+    node: ast.FunctionDef
+
+
+def function_source(func: Callable[..., Any]) -> FunctionSource:
+    """Find the definition of `func`.
+
+    Raises:
+        SourceUnavailableError: no source text is known, or it is not the one that was compiled.
+    """
+    code = func.__code__
+    lines = _lines(code.co_filename, func.__globals__)
+    if not lines:
+        raise SourceUnavailableError(
+            f"the source of {func.__qualname__} in {code.co_filename} is not available",
+            remedy="put the function in a file; for exec, register the text first: linecache.cache[name] = (len(text), None, "
+            "text.splitlines(True), name), with the `name` given to compile()",
+        )
+    for node in _functions("".join(lines)):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
+            if _parameters(node) == _code_parameters(code):
+                return FunctionSource(code.co_filename, node)
+        elif isinstance(node, ast.AsyncFunctionDef) and _first_line(node) == code.co_firstlineno:
+            break
+    raise SourceUnavailableError(
+        f"line {code.co_firstlineno} of {code.co_filename} does not define {func.__qualname__} as it was compiled",
+        remedy="decorate a plain `def`, not a lambda or an async function; if the file was edited, import it again",
+    )
+
+
+def _lines(file: str, module_globals: dict[str, Any]) -> list[str]:
+    linecache.checkcache(file)
+    lines = linecache.getlines(file, module_globals)
+    if lines or file != COMMAND_LINE:
+        return lines
+    text = _command_line_program()
+    if text is None:
+        return []
+    lines = text.splitlines(keepends=True)
+    # Errors show the line too, and read it from here; Python 3.13 does the same for `-c`.
+    linecache.cache[file] = (len(text), None, lines, file)
+    return lines
+
+
+def _command_line_program() -> str | None:
+    """The program given to `python -c`."""
+    for position, argument in enumerate(sys.orig_argv[1:], 1):
+        if argument == "-c" and position + 1 < len(sys.orig_argv):
+            return sys.orig_argv[position + 1]
+        if argument.startswith("-") and not argument.startswith("--") and argument.endswith("c"):
+            return sys.orig_argv[position + 1] if position + 1 < len(sys.orig_argv) else None
+        if not argument.startswith("-"):
+            return None
+    return None
+
+
+_parsed: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+_KEPT = 64
+
+
+def _functions(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    found = _parsed.get(text)
+    if found is None:
+        try:
+            tree = ast.parse(text)
+        except SyntaxError as error:
+            raise SourceUnavailableError(
+                f"the source text does not parse: {error.msg} (line {error.lineno})",
+                remedy="the file was edited after it was imported; import it again",
+            ) from None
+        found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        if len(_parsed) >= _KEPT:
+            _parsed.clear()
+        _parsed[text] = found
+    return found
+
+
+def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _parameters(node: ast.FunctionDef) -> list[str]:
+    arguments = node.args
+    return [argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+
+
+def _code_parameters(code: Any) -> list[str]:
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])

@@ -1,0 +1,265 @@
+"""What rewritten code calls: one tracer per function, whose methods decide what is done now and what the kernel will do.
+
+A value known while tracing keeps Python's own meaning; a device value makes IR. The scopes of control flow are in `control.py`, the
+rules of assignment in `binding.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.base import SourceSpan
+from tile_core.errors.frontend import CallSignatureError, ControlFlowError, MembershipError
+from tile_core.frontend import arith, binding
+from tile_core.frontend.builder import Position, current_builder
+from tile_core.frontend.control import (
+    BranchScope,
+    LoopScope,
+    PlainScope,
+    WhileScope,
+    leave_loop,
+    refuse_return,
+)
+from tile_core.frontend.loops import LoopNest, serial
+from tile_core.frontend.markers import UNBOUND, Marker
+from tile_core.frontend.values import Expr, Value, pair, unwrap, wrap
+from tile_core.ir.spans import to_tvm
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "is": operator.is_,
+    "is not": operator.is_not,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a statement stands and the names that it binds."""
+
+    span: SourceSpan
+    targets: tuple[str, ...]
+
+    @cached_property
+    def tvm(self) -> ir.Span | None:
+        """The span as TVM keeps it."""
+        return to_tvm(self.span)
+
+
+class Tracer:
+    """The tracer of one rewritten function. `containers` are the Python containers that it reaches through globals."""
+
+    UNBOUND = UNBOUND
+    locals = builtins.locals
+    slice = builtins.slice
+
+    def __init__(self, places: Sequence[Place], containers: Mapping[str, Any]) -> None:
+        self._places = places
+        self._containers = containers
+
+    def at(self, index: int) -> None:
+        """The user's program has come to statement `index`."""
+        place = self._places[index]
+        current_builder().position = Position(place.span, place.tvm, place.targets)
+
+    def use(self, name: str, value: Any) -> Any:
+        """Read a name; refused where it holds a marker."""
+        if isinstance(value, Marker):
+            value.refuse(name)
+        return value
+
+    # Assignment
+
+    assign = staticmethod(binding.assign)
+    annotated = staticmethod(binding.annotated)
+    converted = staticmethod(binding.converted)
+    declare = staticmethod(binding.declare)
+    unpack = staticmethod(binding.unpack)
+    aug = staticmethod(binding.aug)
+    aug_item = staticmethod(binding.aug_item)
+    aug_attribute = staticmethod(binding.aug_attribute)
+    set_item = staticmethod(binding.set_item)
+    set_attribute = staticmethod(binding.set_attribute)
+
+    # Expressions
+
+    def and_(self, first: Any, *rest: Callable[[], Any]) -> Any:
+        """`a and b`: Python's where the left side is known, else a logical and."""
+        return _junction(first, rest, tirx.And, stop_at=False)
+
+    def or_(self, first: Any, *rest: Callable[[], Any]) -> Any:
+        """`a or b`."""
+        return _junction(first, rest, tirx.Or, stop_at=True)
+
+    def not_(self, value: Any) -> Any:
+        """`not a`."""
+        return Expr(arith.negate(_scalar(value))) if isinstance(value, Value) else not value
+
+    def ternary(self, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """`a if c else b`: only the chosen side is evaluated."""
+        if not isinstance(condition, Value):
+            return then() if condition else other()
+        with current_builder().expression_only():
+            a, b = pair(then(), other())
+        return Expr(arith.select(_scalar(condition), a, b))
+
+    def compare(self, symbols: tuple[str, ...], left: Any, right: Any, *rest: Callable[[], Any]) -> Any:
+        """A chained comparison or a membership test; every operand is evaluated at most once."""
+        result = _compare(symbols[0], left, right)
+        for symbol, operand in zip(symbols[1:], rest, strict=True):
+            if not isinstance(result, Value) and not result:
+                return result
+            left, right = right, _evaluate(operand, isinstance(result, Value))
+            result = _both(result, _compare(symbol, left, right))
+        return result
+
+    def bool_(self, function: Any, *arguments: Any) -> Any:
+        """`bool(x)`: the truth of a device value is an expression."""
+        if function is bool and len(arguments) == 1 and isinstance(arguments[0], Value):
+            return Expr(arith.truth(_scalar(arguments[0])))
+        return function(*arguments)
+
+    def range_(self, function: Any, *arguments: Any) -> Any:
+        """`range(...)`: with device values it is a device loop, which only `for` accepts."""
+        if function is range and any(isinstance(argument, Expr) for argument in arguments):
+            return serial(*arguments, what="range")
+        return function(*arguments)
+
+    def expression(self, value: Any) -> None:
+        """A statement that is an expression: a call with an effect is kept."""
+        if isinstance(value, tirx.PrimFunc) or (isinstance(value, ir.Call) and isinstance(value.op, tirx.PrimFunc)):
+            raise CallSignatureError(
+                "a traced function cannot call a T.prim_func", remedy="decorate the helper with @T.macro instead"
+            )
+        if isinstance(value, ir.Expr):
+            value = wrap(value)
+        if isinstance(value, Expr) and has_effect(value.ir):
+            current_builder().evaluate(value.ir)
+
+    # Control flow
+
+    def branch(self, condition: Any, names: tuple[str, ...], scope: Mapping[str, Any]) -> BranchScope:
+        """`if`."""
+        device = isinstance(condition, Value)
+        return BranchScope(_scalar(condition) if device else condition, device, names, scope, self._containers)
+
+    def loop(self, iterable: Any, has_else: bool, names: tuple[str, ...], scope: Mapping[str, Any]) -> LoopScope:
+        """`for`: a device loop for T.serial and its like and for range, a Python loop for any other iterable."""
+        if isinstance(iterable, range):
+            iterable = serial(iterable.start, iterable.stop, iterable.step, what="range")
+        if isinstance(iterable, Value):
+            iter(iterable)
+        nest = iterable if isinstance(iterable, LoopNest) else None
+        return LoopScope(nest, iterable, has_else, names, scope, self._containers)
+
+    def while_(self, names: tuple[str, ...], scope: Mapping[str, Any]) -> WhileScope:
+        """`while`."""
+        return WhileScope(names, scope, self._containers)
+
+    def enter(self, manager: Any, names: tuple[str, ...], scope: Mapping[str, Any]) -> PlainScope:
+        """`with`. A manager whose attribute `tile_device_scope` is true runs its body under a condition of the device."""
+        return PlainScope(manager, names, scope, self._containers)
+
+    def break_(self) -> bool:
+        """Whether Python is to break; in a device loop a statement is emitted instead."""
+        return leave_loop("break", S.Break)
+
+    def continue_(self) -> bool:
+        """Whether Python is to continue."""
+        return leave_loop("continue", S.Continue)
+
+    def return_(self, value: Any) -> Any:
+        """`return`, refused where it would be conditional at run time."""
+        refuse_return("return")
+        return value
+
+    def raise_(self) -> None:
+        """`raise`, refused in device code, where it would be raised while tracing."""
+        if current_builder().in_device_code:
+            raise ControlFlowError(
+                "`raise` in a device branch or loop would be raised while the kernel is compiled",
+                remedy="write `assert condition, message`, which the kernel checks",
+            )
+
+    def assert_(self, condition: Any, message: Callable[[], Any], source: str) -> None:
+        """`assert`: checked now, or by the kernel."""
+        if not isinstance(condition, Value):
+            if not condition:
+                detail = message()
+                raise AssertionError(source if detail is None else detail)
+            return
+        builder = current_builder()
+        detail = message()
+        parts = [ir.StringImm(source if detail is None else str(detail))]
+        # The Python wrapper of TVM 0.27 names its first two parameters in the wrong order.
+        builder.emit(S.AssertStmt(arith.truth(_scalar(condition)), ir.StringImm("RuntimeError"), parts, builder.span))
+
+
+def has_effect(node: ir.Expr) -> bool:
+    """Whether an expression is a call that does something beyond its value."""
+    if not isinstance(node, ir.Call):
+        return False
+    effect = node.op.get_attr("TCallEffectKind") if isinstance(node.op, ir.Op) else None
+    return effect is None or int(effect) >= tirx.CallEffectKind.UpdateState.value
+
+
+def _scalar(value: Any) -> Any:
+    return unwrap(value)
+
+
+def _evaluate(operand: Callable[[], Any], guarded: bool) -> Any:
+    """An operand that may not be evaluated at run time: nothing can be emitted by it."""
+    if not guarded:
+        return operand()
+    with current_builder().expression_only():
+        return operand()
+
+
+def _junction(first: Any, rest: Sequence[Callable[[], Any]], node: Any, *, stop_at: bool) -> Any:
+    result = first
+    for operand in rest:
+        if isinstance(result, Value):
+            right = _evaluate(operand, guarded=True)
+            if not isinstance(right, Value):
+                if bool(right) is stop_at:
+                    result = right if isinstance(right, bool) else stop_at
+                continue
+            result = Expr(node(arith.truth(_scalar(result)), arith.truth(_scalar(right))))
+        elif bool(result) is stop_at:
+            return result
+        else:
+            result = operand()
+    return result
+
+
+def _both(a: Any, b: Any) -> Any:
+    if isinstance(a, Value) and isinstance(b, Value):
+        return Expr(tirx.And(arith.truth(_scalar(a)), arith.truth(_scalar(b))))
+    if isinstance(a, Value):
+        return a if b else b
+    return b
+
+
+def _compare(symbol: str, left: Any, right: Any) -> Any:
+    if symbol not in ("in", "not in"):
+        return _COMPARE[symbol](left, right)
+    if isinstance(left, Value) and not _holds_object(left, right):
+        raise MembershipError(f"`in` on the device value {left}", remedy="write the comparisons: x == 1 or x == 2")
+    return (left in right) is (symbol == "in")
+
+
+def _holds_object(value: Value, container: Any) -> bool:
+    """Whether `value` is no scalar (a buffer is an object), or the container is a dict or set, which compares identities."""
+    return not isinstance(value, Expr) or isinstance(container, dict | set | frozenset)

@@ -1,0 +1,49 @@
+"""Control flow by call, and the tensors that a function returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx import stmt as S
+
+from tile_core.dtypes import DType
+from tile_core.errors.frontend import ControlFlowError, KernelNestingError
+from tile_core.frontend.annotations import as_shape, declare_buffer
+from tile_core.frontend.builder import current_builder
+from tile_core.frontend.control import leave_loop
+from tile_core.frontend.values import Buffer
+
+__all__ = ["empty", "loop_break"]
+
+
+def loop_break() -> None:
+    """Leave the innermost loop: `break` as a call.
+
+    Raises:
+        ControlFlowError: the loop is unrolled by Python, or its iterations have no order.
+    """
+    if leave_loop("T.loop_break", S.Break):
+        raise ControlFlowError("T.loop_break in a loop that Python unrolls", remedy="write `break`")
+
+
+def empty(*shape: Any, dtype: Any = "float32") -> Buffer:
+    """A tensor that the call allocates and the function returns; its content is undefined until the kernel writes it.
+
+    `shape` is given as one sequence or as separate dimensions: ints, or symbols of tensor parameters.
+
+    Raises:
+        KernelNestingError: inside of T.Kernel.
+        TensorShapeError, UnknownDTypeError: no shape, no dtype.
+
+    Example:
+        C = T.empty((M, N), dtype="float16")
+    """
+    builder = current_builder()
+    if builder.kernel is not None or len(builder.frames) > 1:
+        raise KernelNestingError("T.empty inside of a kernel, branch or loop", remedy="make it before `with T.Kernel(...)`")
+    if len(shape) == 2 and isinstance(shape[0], tuple | list):
+        shape, dtype = (shape[0],), shape[1]
+    extents = as_shape(shape[0] if len(shape) == 1 else shape)
+    buffer = declare_buffer(builder.fresh_name("output"), extents, DType(dtype))
+    builder.outputs.append(buffer)
+    return buffer
