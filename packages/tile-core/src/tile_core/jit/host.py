@@ -18,6 +18,8 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.errors.runtime import UnsupportedParameterError
+from tile_core.ir import visit
 from tile_core.jit.signature import is_pointer, is_scalar, is_tensor, read_signature
 
 PREFIX = "__tvm_ffi_"
@@ -69,6 +71,7 @@ class _Entry:
         self.device_type = device_type
         self.stmts: list[Any] = []
         self.bound: set[Any] = set()
+        self.replaced: dict[Any, Any] = {}
         self.device_id: Any = None
         self.args = tirx.Var("args", "handle")
         self.count = tirx.Var("num_args", "int32")
@@ -98,7 +101,7 @@ class _Entry:
     def function(self, required: Sequence[_Tensor]) -> Any:
         views = [S.DeclBuffer(tensor.var, data=tensor.pointer()) for tensor in required]
         name = self.signature.name
-        body = S.AttrStmt(_i32(0), "compute_scope", ir.StringImm(f"{name}_compute_"), self.func.body)
+        body = S.AttrStmt(_i32(0), "compute_scope", ir.StringImm(f"{name}_compute_"), self.body())
         run: Any = S.SeqStmt([*views, body]) if views else body
         default = ir.StringImm("default")
         run = S.AttrStmt(default, "device_type", _i32(self.device_type), run)
@@ -108,6 +111,12 @@ class _Entry:
         result = tirx.Var("result", "handle")
         entry = tirx.PrimFunc([handle, self.args, self.count, result], whole, ir.PrimType("int32"), self.func.attrs)
         return entry.with_attr({"calling_conv": _C_PACKED, "global_symbol": PREFIX + name})
+
+    def body(self) -> Any:
+        """The function's body over the names that the entry defines."""
+        if not self.replaced:
+            return self.func.body
+        return visit.mutate(self.func.body, (ir.Var, lambda var, mutator: self.replaced.get(var, var)))
 
     def require(self, conditions: Iterable[Any]) -> None:
         """End the call unless all conditions hold. All are evaluated: none may depend on another of the same call."""
@@ -138,12 +147,22 @@ class _Entry:
             self.require([tirx.Or(tirx.EQ(kind, _i32(_FLOAT)), whole)])
             real = tirx.tvm_struct_get(self.args, position, _ANY_VALUE, "float64")
             given = tirx.if_then_else(tirx.EQ(kind, _i32(_FLOAT)), real, tirx.Cast("float64", integer))
-            self.define(var, _narrow_float(str(var.ty.dtype), given))
+            self.define_float(var, given)
             return
         self.require([whole])
         value = self.bind(f"value_{position}", integer)
         self.require(_fits(value, dtype))
         self.define(var, tirx.NE(value, _i64(0)) if dtype.type_code == _BOOL_CODE else _cast(var.ty, value))
+
+    def define_float(self, var: Any, value: Any) -> None:
+        """Give a float parameter its value; a bfloat16 one is kept as bits, as TVM's legaliser wants no such name."""
+        dtype = str(var.ty.dtype)
+        if dtype != "bfloat16":
+            self.define(var, _narrow_float(dtype, value))
+            return
+        bits = self.bind(f"{var.name}_bits", _bfloat16_bits(tirx.Cast("float32", value)))
+        self.bound.add(var)
+        self.replaced[var] = tirx.reinterpret("bfloat16", bits)
 
     def pointer(self, position: int, var: Any) -> None:
         kind = self.type_index(position)
@@ -187,7 +206,7 @@ class _Tensor:
         self.open()
         self.compare()
         inner, self.entry.stmts = self.entry.stmts, outer
-        return S.IfThenElse(tirx.NE(self.kind, _i32(_NONE)), S.SeqStmt(inner))
+        return S.IfThenElse(tirx.NE(self.kind, _i32(_NONE)), S.SeqStmt(inner), None)
 
     def open(self) -> None:
         """Check rank, dtype and device, read the extents, and bind the symbols that stand here first."""
@@ -321,12 +340,29 @@ def _fits(value: Any, dtype: Any) -> list[Any]:
     return checks if high >= (1 << 63) - 1 else [*checks, tirx.LE(value, _i64(high))]
 
 
+_FLOATS = ("float64", "float32", "float16")
+
+
 def _narrow_float(dtype: str, value: Any) -> Any:
-    """A float64 as a parameter's dtype; narrow dtypes are reached through float32, which every backend can convert."""
+    """A float64 as a parameter's dtype, rounded through float32 as torch does."""
+    if dtype not in _FLOATS:
+        raise UnsupportedParameterError(
+            f"a scalar parameter of dtype {dtype} cannot be passed", remedy="pass a float32 and cast it in the kernel"
+        )
     if dtype == "float64":
         return value
     single = tirx.Cast("float32", value)
     return single if dtype == "float32" else tirx.Cast(dtype, single)
+
+
+def _bfloat16_bits(value: Any) -> Any:
+    """Round to nearest even on the bits: the entry is made after TVM's pass that spells bfloat16 conversions out."""
+    bits = tirx.reinterpret("uint32", value)
+    high = tirx.shift_right(bits, _u32(16))
+    rounded = tirx.shift_right(bits + tirx.bitwise_and(high, _u32(1)) + _u32(0x7FFF), _u32(16))
+    quiet = tirx.bitwise_or(high, _u32(0x40))
+    nan = tirx.GT(tirx.bitwise_and(bits, _u32(0x7FFFFFFF)), _u32(0x7F800000))
+    return tirx.Cast("uint16", tirx.Select(nan, quiet, rounded))
 
 
 def _cast(ty: Any, value: Any) -> Any:
@@ -355,6 +391,10 @@ def _pointer_to_int64() -> Any:
 
 def _i32(value: int) -> Any:
     return tirx.IntImm("int32", value)
+
+
+def _u32(value: int) -> Any:
+    return tirx.IntImm("uint32", value)
 
 
 def _i64(value: int) -> Any:
