@@ -1,0 +1,71 @@
+"""One launch: its blocks in turn, x fastest, and its threads in lockstep where the program uses their indices.
+
+A block that never asks for a thread index is one program: what stands outside of tile ops and `T.Parallel` runs once. One that
+does is run for all threads at once, statement by statement, which is the meaning of a program without races: every statement's
+reads come before its writes, as if a barrier stood between statements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from tvm import ir
+from tvm.tirx import stmt as S
+
+from tile_core.interpreter.evaluate import compile_expr, dtype_of
+from tile_core.interpreter.scope import Scope
+from tile_core.interpreter.signals import Executor
+from tile_core.interpreter.space import UNIFORM, Space
+from tile_core.interpreter.state import State
+from tile_core.ir.launch import Launch, from_stmt
+from tile_core.ir.visit import collect
+
+
+def compile_launch(stmt: S.For, scope: Scope) -> Executor:
+    """The function that runs a launch nest."""
+    from tile_core.interpreter.execute import compile_stmt
+
+    launch = from_stmt(stmt)
+    extents = [compile_expr(extent, scope) for extent in launch.grid_extents]
+    inner, blocks = scope, []
+    # z outermost in messages, as in the nest; the slots stay in the order x, y, z.
+    for var in reversed(launch.grid_vars):
+        slot, inner = inner.loop(var)
+        blocks.insert(0, (slot, dtype_of(var).numpy.type))
+    used = set(collect(launch.body, ir.Var))
+    by_thread = any(var in used for var in launch.thread_vars)
+    threads = _threads(launch) if by_thread else UNIFORM
+    inner = replace(inner, vector=by_thread, threads=by_thread)
+    thread_slots = []
+    for var in reversed(launch.thread_vars):
+        if var in used:
+            slot, inner = inner.loop(var)
+        else:
+            slot = inner.declare(var)
+        thread_slots.insert(0, slot)
+    body = compile_stmt(launch.body, inner)
+
+    def run(state: State) -> None:
+        grid = [max(0, int(extent(state))) for extent in extents]
+        for block in np.ndindex(*reversed(grid)):
+            for (slot, kind), at in zip(blocks, reversed(block), strict=True):
+                state.values[slot] = kind(at)
+            _bind_threads(state, thread_slots, launch.threads, threads)
+            state.space, state.mask, state.log, state.loop = threads, None, None, None
+            body(state)
+        state.space, state.mask = UNIFORM, None
+
+    return run
+
+
+def _threads(launch: Launch) -> Space:
+    x, y, z = launch.threads
+    return Space((x * y * z,), ("thread",), threads=True)
+
+
+def _bind_threads(state: State, slots: list[int], threads: tuple[int, int, int], space: Space) -> None:
+    x, y, _ = threads
+    linear = space.ids.astype(np.int32) if space.threads else np.int32(0)
+    for slot, value in zip(slots, (linear % x, linear // x % y, linear // (x * y)), strict=True):
+        state.values[slot] = value

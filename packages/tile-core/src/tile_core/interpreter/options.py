@@ -1,0 +1,57 @@
+"""What the interpreter checks, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tile_core.errors.interpreter import InterpretOptionError
+
+if TYPE_CHECKING:
+    from tile_core.errors.base import SourceSpan
+
+PREFIX = "interpret."
+
+
+@dataclass(frozen=True)
+class Options:
+    """Pass configs `interpret.<field>`.
+
+    `check_races` and `check_uninitialized` cost time and can be turned off; bounds are always checked.
+    `max_steps` ends a `while` loop that does not end by itself.
+    """
+
+    check_races: bool = True
+    check_uninitialized: bool = True
+    max_steps: int = 10_000_000
+
+
+def read_options(pass_configs: Mapping[str, Any]) -> Options:
+    """The options among `pass_configs`.
+
+    Raises:
+        InterpretOptionError: a key `interpret.…` that does not exist, or a value of another type.
+    """
+    fields = Options.__dataclass_fields__
+    given = {key.removeprefix(PREFIX): value for key, value in pass_configs.items() if key.startswith(PREFIX)}
+    for name, value in given.items():
+        if name not in fields:
+            known = ", ".join(PREFIX + field for field in fields)
+            raise InterpretOptionError(f"there is no pass config {PREFIX + name!r}", remedy=f"use one of {known}")
+        if type(value) is not type(fields[name].default):
+            raise InterpretOptionError(f"pass config {PREFIX + name!r} is {value!r}, expected {fields[name].type}")
+    return Options(**given)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step callback sees before a statement runs: where it stands, its text, and the loop variables outside of
+    `T.Parallel`."""
+
+    span: SourceSpan | None
+    text: str
+    variables: Mapping[str, int]
+
+
+StepCallback = Callable[[Step], None]

@@ -1,0 +1,96 @@
+"""A program made ready to run, and its arguments as memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import ir, tirx
+
+from tile_core.dtypes import DType
+from tile_core.errors.base import TileError
+from tile_core.interpreter.arguments import bind_scalar, bind_tensor, write_back
+from tile_core.interpreter.execute import compile_stmt
+from tile_core.interpreter.options import Options, StepCallback
+from tile_core.interpreter.scope import Names, Scope
+from tile_core.interpreter.state import State
+
+
+class Program:
+    """A tile program that can be called with all of its parameters, in order, any number of times.
+
+    Args:
+        func: a `tirx.PrimFunc` as the frontend makes it, before any pass.
+        options: what is checked.
+        on_step: called before every statement; for debuggers.
+
+    Raises:
+        NoReferenceMeaningError: the program uses something that numpy has no meaning for.
+    """
+
+    def __init__(self, func: tirx.PrimFunc, options: Options | None = None, on_step: StepCallback | None = None) -> None:
+        self.names = Names()
+        scope = Scope(self.names, options or Options(), on_step)
+        self.params = [_param(var, scope) for var in func.params]
+        self.run = compile_stmt(func.body, scope)
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run on tensors (torch on the CPU, or numpy) in place, and numbers."""
+        state = State(len(self.names.values), len(self.names.buffers))
+        bound = [bind(state, value) for bind, value in zip(self.params, arguments, strict=True)]
+        with np.errstate(all="ignore"):
+            self.run(state)
+        for finish in bound:
+            finish()
+
+
+Bind = Callable[[State, Any], Callable[[], None]]
+
+
+def _nothing() -> None:
+    """Most arguments are memory that was written in place."""
+
+
+def _param(var: ir.Var, scope: Scope) -> Bind:
+    if tirx.is_buffer_var(var):
+        return _tensor(var, scope)
+    slot, dtype = scope.declare(var), DType(str(var.ty.dtype))
+
+    def bind(state: State, value: Any) -> Callable[[], None]:
+        state.values[slot] = bind_scalar(value, dtype)
+        return _nothing
+
+    return bind
+
+
+def _tensor(var: ir.Var, scope: Scope) -> Bind:
+    slot, dtype, name = scope.buffer(var), DType(str(var.dtype)), str(var.name)
+    shape = [_symbol(extent, scope) for extent in var.ty.shape]
+    strides = [_symbol(stride, scope) for stride in var.ty.strides]
+
+    def bind(state: State, value: Any) -> Callable[[], None]:
+        if value is None:
+            return _nothing
+        storage, original = bind_tensor(name, dtype, value)
+        state.buffers[slot] = storage
+        _bind_symbols(state, shape, storage.data.shape)
+        _bind_symbols(state, strides, [stride // storage.data.itemsize for stride in storage.data.strides])
+        return _nothing if original is None else lambda: write_back(storage, original)
+
+    return bind
+
+
+def _symbol(extent: ir.Expr, scope: Scope) -> tuple[int, type] | None:
+    if not isinstance(extent, ir.Var):
+        return None
+    return scope.declare(extent), DType(str(extent.ty.dtype)).numpy.type
+
+
+def _bind_symbols(state: State, symbols: Sequence[tuple[int, type] | None], values: Sequence[int]) -> None:
+    for symbol, value in zip(symbols, values, strict=False):
+        if symbol is not None and state.values[symbol[0]] is None:
+            state.values[symbol[0]] = symbol[1](value)
+
+
+__all__ = ["Program", "TileError"]

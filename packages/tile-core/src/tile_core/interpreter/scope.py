@@ -1,0 +1,123 @@
+"""What is known while a program is compiled to Python functions: slots of variables, and where in the program one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tvm import ir
+
+from tile_core.errors.interpreter import DivergentCollectiveError
+from tile_core.interpreter.access import Site
+from tile_core.interpreter.space import UNIFORM, same
+from tile_core.interpreter.state import Place, State
+from tile_core.interpreter.storage import Storage
+from tile_core.ir.spans import from_tvm
+
+if TYPE_CHECKING:
+    from tile_core.errors.base import SourceSpan
+    from tile_core.interpreter.options import Options, StepCallback
+
+
+@dataclass
+class Names:
+    """Slots of variables and buffers; shared by all scopes of a program."""
+
+    values: dict[ir.Var, int] = field(default_factory=dict)
+    buffers: dict[ir.Var, int] = field(default_factory=dict)
+    by_thread: set[int] = field(default_factory=set)
+    """Slots whose values differ between threads."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A position in the program.
+
+    `vector`: the iteration space has axes here. `threads`: they are the threads of the block. `collective`: all threads act
+    together here, so that what differs between them cannot be used. `written`: buffers that the enclosing parallel region
+    writes.
+    """
+
+    names: Names
+    options: Options
+    on_step: StepCallback | None = None
+    place: Place = Place()
+    span: SourceSpan | None = None
+    vector: bool = False
+    threads: bool = False
+    collective: bool = False
+    parallel: bool = False
+    written: frozenset[ir.Var] = frozenset()
+
+    def at(self, node: Any) -> Scope:
+        """This scope at a statement."""
+        span = from_tvm(node.span)
+        return self if span is None else replace(self, span=span)
+
+    def loop(self, var: ir.Var) -> tuple[int, Scope]:
+        """A new loop variable: its slot, and the scope of the loop's body."""
+        slot = self.declare(var)
+        return slot, replace(self, place=self.place.inside(str(var.name), slot))
+
+    def declare(self, var: ir.Var) -> int:
+        """The slot of a variable that is bound here."""
+        slot = self.names.values.setdefault(var, len(self.names.values))
+        if self.threads:
+            self.names.by_thread.add(slot)
+        return slot
+
+    def read(self, var: ir.Var) -> Callable[[State], Any]:
+        """The function that gives a variable's value."""
+        slot = self.names.values.setdefault(var, len(self.names.values))
+        if not (self.collective and slot in self.names.by_thread):
+            return lambda state: state.values[slot]
+        span, name = self.span, str(var.name)
+        return lambda state: _common(state.values[slot], name, span)
+
+    def buffer(self, buffer: ir.Var) -> int:
+        """The slot of a buffer."""
+        return self.names.buffers.setdefault(buffer, len(self.names.buffers))
+
+    def storage(self, buffer: ir.Var) -> Callable[[State], Storage]:
+        """The function that gives a buffer's memory."""
+        slot = self.buffer(buffer)
+        if not self.collective:
+            return lambda state: state.storage(slot)
+        span = self.span
+        return lambda state: _shared(state.storage(slot), span)
+
+    def site(self, buffer: ir.Var) -> Site:
+        """Where an access to `buffer` stands."""
+        return Site(self.place, self.span, self.options.check_races and buffer in self.written)
+
+
+def _common(value: Any, name: str, span: SourceSpan | None) -> Any:
+    """The value that all threads agree on."""
+    if np.ndim(value) == 0:
+        return value
+    first = value.reshape(-1)[0]
+    if same(value, first).all():
+        return first
+    raise DivergentCollectiveError(
+        f"{name} differs between threads, but all threads carry out this operation together",
+        remedy="take the thread index out of it",
+        span=span,
+    )
+
+
+def _shared(storage: Storage, span: SourceSpan | None) -> Storage:
+    """The memory that all threads agree on, where each has its own copy."""
+    if not storage.space.threads:
+        return storage
+    first = storage.data[0]
+    written = None if storage.written is None else storage.written.all(axis=0)
+    known = np.ones(first.shape, np.bool_) if written is None else written
+    if not same(storage.data[:, known], first[known]).all():
+        raise DivergentCollectiveError(
+            f"{storage.name} differs between threads, but all threads carry out this operation together",
+            remedy="take the thread index out of it",
+            span=span,
+        )
+    return Storage(storage.name, storage.dtype, storage.scope, first, written, UNIFORM, storage.safe, storage.undefined)

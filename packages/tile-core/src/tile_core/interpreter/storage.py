@@ -1,0 +1,61 @@
+"""The memory of one buffer: its elements, which of them were written, and whose copy it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tile_core.dtypes import DType
+from tile_core.interpreter.space import UNIFORM, Array, Space
+
+POISON = 0xA5
+
+
+@dataclass(eq=False)
+class Storage:
+    """`data` has the buffer's shape, behind the axes of `space` where every iteration has a copy of its own.
+
+    `written` is `None` where everything counts as written (arguments). `safe` is what reads beyond a global tensor give.
+    A private copy has a `lender`, the memory that it was copied from, and notes in `borrowed` what was read before it was written.
+    """
+
+    name: str
+    dtype: DType
+    scope: str
+    data: Array
+    written: Array | None
+    space: Space = UNIFORM
+    safe: Any = None
+    undefined: str = ""
+    borrowed: Array | None = None
+    lender: Storage | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The buffer's own shape."""
+        return self.data.shape[len(self.space.shape) :]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether accesses beyond it are guarded by the language rather than wrong."""
+        return self.scope == "global"
+
+    def settle(self) -> None:
+        """Stop tracking once every element is written; called after writes that may have been the last."""
+        if self.written is not None and self.written.all():
+            self.written = None
+
+
+def allocate(name: str, dtype: DType, scope: str, shape: tuple[int, ...], space: Space = UNIFORM) -> Storage:
+    """Fresh memory, unwritten and filled with a pattern that nobody mistakes for a result."""
+    full = (*space.shape, *shape)
+    data = np.empty(full, dtype.numpy)
+    data.view(np.uint8).fill(POISON) if data.size and data.ndim and dtype.bits >= 8 and not dtype.is_bool else None
+    return Storage(name, dtype, scope, data, np.zeros(full, np.bool_), space, safe_value(dtype, 0))
+
+
+def safe_value(dtype: DType, value: float) -> Any:
+    """`value` as a numpy scalar of `dtype`."""
+    return np.asarray(value).astype(dtype.numpy)[()]

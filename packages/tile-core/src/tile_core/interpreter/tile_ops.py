@@ -1,0 +1,82 @@
+"""Tile ops: their operands as numpy views, and the op's own reference meaning on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm.tirx import stmt as S
+
+from tile_core.errors.interpreter import DivergentCollectiveError
+from tile_core.interpreter.evaluate import compile_expr, no_meaning
+from tile_core.interpreter.regions import RegionView, compile_region
+from tile_core.interpreter.scope import Scope
+from tile_core.interpreter.state import State
+from tile_core.ops import OPS
+from tile_core.ops.base import OpCall, Operand, op_name, view
+from tile_core.ops.build import Tile
+from tile_core.ops.copy import axes
+
+Executor = Callable[[State], Any]
+
+
+def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
+    """The function that carries out a tile op.
+
+    Raises:
+        NoReferenceMeaningError: the op has no reference meaning.
+        DivergentCollectiveError: it stands inside of `T.Parallel`.
+    """
+    if op_name(stmt) not in OPS:
+        raise no_meaning(f"the tile operation {op_name(stmt)}", scope.span)
+    call = view(stmt, OPS)
+    short = call.op.name.removeprefix("tile.")
+    if scope.parallel:
+        raise DivergentCollectiveError(
+            f"{short} stands inside T.Parallel", remedy="move it out of the loop, or write it out for one element", span=scope.span
+        )
+    regions = {
+        operand: compile_region(call.args[operand.name], scope) for operand in call.op.operands if operand.access != "value"
+    }
+    values = {
+        operand.name: compile_expr(call.args[operand.name], scope)
+        for operand in call.op.operands
+        if operand.access == "value"
+    }
+
+    def run(state: State) -> None:
+        views = {operand: region(state) for operand, region in regions.items()}
+        arguments: dict[str, Any] = {name: value(state) for name, value in values.items()}
+        if scope.options.check_uninitialized:
+            _check_reads(call, views, arguments, state, scope)
+        arguments.update((operand.name, found.values) for operand, found in views.items())
+        call.op.reference(call, arguments)
+        for operand, found in views.items():
+            if "w" in operand.access:
+                found.write_back()
+                found.mark_written(_written_extents(call, views))
+
+    return run
+
+
+def _check_reads(
+    call: OpCall, views: dict[Operand, RegionView], values: dict[str, Any], state: State, scope: Scope
+) -> None:
+    overwrites = bool(values.get("clear_accum", False)) or bool(call.attrs.get("clear", call.op.name == "tile.reduce"))
+    for operand, found in views.items():
+        if operand.access == "r" or (operand.access == "rw" and not overwrites):
+            found.require_written(state, scope.site(call.region(operand.name).source))
+
+
+def _written_extents(call: OpCall, views: dict[Operand, RegionView]) -> tuple[int, ...] | None:
+    """How much of its destination a copy writes, where that can be less than all of it: a shorter source."""
+    if call.op.name != "tile.copy":
+        return None
+    shapes = {operand.name: found.values.shape for operand, found in views.items()}
+    src, dst = Tile(call.region("src")), Tile(call.region("dst"))
+    extents = list(shapes["dst"])
+    for chosen, padded in zip(axes(src, dst), axes(src, dst, to_tile=True), strict=True):
+        if chosen.dst is not None and not chosen.extent.same_as(padded.extent):
+            have = 1 if chosen.src is None else shapes["src"][chosen.src]
+            extents[chosen.dst] = min(extents[chosen.dst], have)
+    return tuple(extents)
