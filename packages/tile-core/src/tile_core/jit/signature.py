@@ -159,7 +159,7 @@ def written_buffers(body: Any) -> set[Any]:
 def _addressed(expr: Any) -> Iterable[Any]:
     """The buffers whose storage an argument hands on: regions, buffers, and the target of an address."""
     if isinstance(expr, ir.TensorRegion):
-        return (expr.buffer,)
+        return (expr.source,)
     if isinstance(expr, ir.Var):
         return (expr,)
     return (var for var in visit.collect(expr, ir.Var) if is_tensor(var)) if isinstance(expr, ir.Call) else ()
