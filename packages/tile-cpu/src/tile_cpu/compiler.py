@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tvm
-from tvm import ir, tirx
+from tvm import ir
 from tvm.tirx import transform
 
 from tile_core.errors.base import TileError
@@ -24,25 +24,24 @@ from tile_core.jit.artifact import Artifact
 from tile_core.jit.host import packed_entry
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
+from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
+from tile_cpu.passes.legalize_narrow_floats import LegalizeNarrowFloats
 from tile_cpu.split_host import split_host
 from tile_cpu.target import llvm_target
 
 if TYPE_CHECKING:
+    from tvm import tirx
+
     from tile_core.jit.artifact import CompileRequest
     from tile_core.targets import Target
 
 KERNEL_OBJECT = "kernel.o"
 POOL_OBJECT = "pool.o"
 
-_BEFORE_PACKING = (
+_LEGALIZATIONS = (LegalizeNarrowFloats(), LegalizeFloatToInt())
+_PASSES = (
     transform.FlattenBuffer,
-    transform.BF16ComputeLegalize,
     transform.UnrollLoop,
-    transform.FP8ComputeLegalize,
-)
-_AFTER_PACKING = (
-    transform.FP8StorageLegalize,
-    transform.BF16StorageLegalize,
     transform.LowerTVMBuiltin,
     transform.LowerIntrin,
 )
@@ -75,15 +74,18 @@ def build_module(lowered: tirx.PrimFunc, request: CompileRequest) -> Any:
     """The LLVM module of a function that went through the pipeline."""
     target = llvm_target(request.target)
     split = split_host(lowered)
-    device = _module(split.blocks, target)
-    host = _module((split.host, split.set_pool), target)
-    for step in _BEFORE_PACKING:
-        device, host = step()(device), step()(host)
-    entries = {name: packed_entry(func) for name, func in _functions(host).items()}
-    whole = tvm.IRModule(entries | _functions(device))
-    for step in _AFTER_PACKING:
+    entries = (packed_entry(func) for func in (split.host, split.set_pool))
+    functions = tuple(_legalized(func) for func in (*entries, *split.blocks))
+    whole = _module(functions, target)
+    for step in _PASSES:
         whole = step()(whole)
     return tvm.get_global_func("target.build.llvm")(whole, target)
+
+
+def _legalized(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    for step in _LEGALIZATIONS:
+        func = step(func)
+    return func
 
 
 def object_bytes(module: Any) -> bytes:
@@ -113,10 +115,6 @@ def _pool_object(cpu: str, triple: str) -> bytes:
 def _module(functions: tuple[tirx.PrimFunc, ...], target: Any) -> ir.IRModule:
     attributes = {"target": target, "tirx.noalias": False}
     return tvm.IRModule({str(func.attrs["global_symbol"]): func.with_attr(attributes) for func in functions})
-
-
-def _functions(module: ir.IRModule) -> dict[str, tirx.PrimFunc]:
-    return {str(name.name_hint): func for name, func in module.functions.items()}
 
 
 def _first_line(error: Exception) -> str:
