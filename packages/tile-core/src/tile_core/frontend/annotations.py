@@ -9,9 +9,10 @@ from tvm import ir, tirx
 
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import ParameterError, TensorShapeError
-from tile_core.frontend.values import Buffer, Expr, Value, Var, unwrap, wrap
+from tile_core.frontend import values
+from tile_core.frontend.values import Expr, Value, Var, unwrap, wrap
 
-__all__ = ["Pointer", "StridedTensor", "Tensor", "declare_buffer", "make_parameter", "ptr"]
+__all__ = ["Buffer", "Pointer", "StridedTensor", "Tensor", "declare_buffer", "make_parameter", "ptr"]
 
 Shape = tuple[Any, ...]
 
@@ -42,6 +43,10 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"T.Tensor({self.shape}, {self.dtype})"
+
+
+Buffer = Tensor
+"""The older name of `Tensor`."""
 
 
 class StridedTensor(Tensor):
@@ -111,7 +116,9 @@ def _dimension(entry: Any, what: str) -> Any:
     return number
 
 
-def declare_buffer(name: str, shape: Shape, dtype: DType, *, strides: Shape = (), scope: str = "global") -> Buffer:
+def declare_buffer(
+    name: str, shape: Shape, dtype: DType, *, strides: Shape = (), scope: str = "global"
+) -> values.Buffer:
     """A buffer variable. Dimensions are int32, or int64 where one needs it; nothing is assumed about alignment."""
     wide = any(_is_wide(extent) for extent in (*shape, *strides))
     index = DType("int64" if wide else "int32")
@@ -123,7 +130,7 @@ def declare_buffer(name: str, shape: Shape, dtype: DType, *, strides: Shape = ()
         scope="" if scope == "global" else scope,
         data_alignment=max(1, dtype.bytes),
     )
-    return Buffer(node)
+    return values.Buffer(node)
 
 
 def _is_wide(extent: Any) -> bool:

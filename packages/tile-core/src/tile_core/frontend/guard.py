@@ -15,7 +15,7 @@ from tile_core.errors.frontend import (
     UndefinedNameError,
 )
 from tile_core.frontend.builder import Builder
-from tile_core.frontend.positions import innermost_file, is_user_file, raised_at
+from tile_core.frontend.positions import is_own_failure, raised_at
 
 _SIGNATURE = re.compile(
     r"(\w+\.)*(?P<name>\w+)\(\) (missing \d+ required|takes |got an unexpected keyword|got multiple values|got some )"
@@ -53,7 +53,7 @@ def _coded(error: Exception) -> TileError | None:
         return ControlFlowError(
             "macros call each other without end", remedy="end a recursion by a condition that is known while tracing"
         )
-    if not is_user_file(innermost_file(error)):
+    if is_own_failure(error):
         return InternalCompilerError(
             f"{type(error).__name__}: {_first_line(error)}",
             remedy="the program may be wrong at this line; that it was not refused properly is a fault of the compiler",

@@ -1,7 +1,7 @@
 """From what stands between the brackets of `A[...]` to full-rank indices or a box.
 
-Negative constants count from the end, as in Python. A constant outside the buffer is refused; an expression is not, since a tile
-may hang over the edge and is guarded later.
+Negative constants count from the end, as in Python. A constant outside the buffer is refused, except the end of a slice of
+global memory; an expression is not, since a tile may hang over the edge and is guarded later.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ class Slicing:
     kept: tuple[bool, ...]
 
 
-def normalise(name: str, shape: tuple[Index, ...], key: Any) -> tuple[Index, ...] | Slicing:
+def normalise(name: str, shape: tuple[Index, ...], key: Any, *, overhang: bool) -> tuple[Index, ...] | Slicing:
     """Full-rank indices when every axis is indexed, a `Slicing` when one is sliced.
+
+    `overhang`: a slice may end beyond the buffer, as a tile of a tensor in global memory does.
 
     Raises:
         IndexCountError: the number of indices is not the rank, or an entry is no index.
@@ -39,7 +41,7 @@ def normalise(name: str, shape: tuple[Index, ...], key: Any) -> tuple[Index, ...
         )
     if not any(isinstance(entry, slice) for entry in keys):
         return tuple(_index(name, axis, entry, shape[axis]) for axis, entry in enumerate(keys))
-    boxes = [_box(name, axis, entry, shape[axis]) for axis, entry in enumerate(keys)]
+    boxes = [_box(name, axis, entry, shape[axis], overhang) for axis, entry in enumerate(keys)]
     return Slicing(
         tuple(start for start, _ in boxes),
         tuple(extent for _, extent in boxes),
@@ -47,26 +49,27 @@ def normalise(name: str, shape: tuple[Index, ...], key: Any) -> tuple[Index, ...
     )
 
 
-def _box(name: str, axis: int, entry: Any, extent: Index) -> tuple[Index, Index]:
+def _box(name: str, axis: int, entry: Any, extent: Index, overhang: bool) -> tuple[Index, Index]:
     if not isinstance(entry, slice):
         return _index(name, axis, entry, extent), 1
     if entry.step is not None and not (isinstance(entry.step, int) and entry.step == 1):
         raise IndexCountError(f"a slice of {name} has the step {entry.step}", remedy="use a loop with a step")
     start = 0 if entry.start is None else _bound(name, axis, entry.start, extent)
-    stop = extent if entry.stop is None else _bound(name, axis, entry.stop, extent)
+    stop = extent if entry.stop is None else _bound(name, axis, entry.stop, extent, overhang=overhang)
     length = _length(start, stop)
     if isinstance(length, int) and length < 0:
         raise IndexRangeError(f"the slice {start}:{stop} of {name} on axis {axis} is negative", remedy="swap the bounds")
     return start, length
 
 
-def _bound(name: str, axis: int, value: Any, extent: Index) -> Index:
-    """A slice bound: 0 to the extent, both included."""
+def _bound(name: str, axis: int, value: Any, extent: Index, *, overhang: bool = False) -> Index:
+    """A slice bound: 0 to the extent, both included, or beyond it with `overhang`."""
     bound = _scalar(name, value)
     if not isinstance(bound, int):
         return bound
     counted = extent + bound if bound < 0 else bound
-    if isinstance(counted, int) and isinstance(extent, int) and not 0 <= counted <= extent:
+    inside = counted >= 0 and (overhang or counted <= extent) if isinstance(extent, int) else True
+    if isinstance(counted, int) and not inside:
         raise IndexRangeError(
             f"the slice bound {bound} of {name} lies outside axis {axis} of extent {extent}",
             remedy="slices are not clamped: give bounds inside the buffer",

@@ -76,10 +76,17 @@ class Macro(Generic[P, R]):
     @functools.cached_property
     def _references(self) -> frozenset[str]:
         """The parameters annotated `T.Ref`."""
+        parameters = self._signature.parameters.items()
+        return frozenset(name for name, parameter in parameters if self._resolved(parameter.annotation) is Ref)
+
+    def _resolved(self, annotation: Any) -> Any:
+        """An annotation's value. All but `T.Ref` are documentation, so one that does not evaluate is left."""
         from tile_core.frontend.prim_func import resolve
 
-        annotations = {name: resolve(self.func, p.annotation, self._outer) for name, p in self._signature.parameters.items()}
-        return frozenset(name for name, annotation in annotations.items() if annotation is Ref)
+        try:
+            return resolve(self.func, annotation, self._outer)
+        except (AttributeError, NameError):
+            return None
 
     @functools.cached_property
     def _body(self) -> Callable[..., R]:

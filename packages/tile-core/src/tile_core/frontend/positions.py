@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import types
 from pathlib import Path
@@ -10,21 +11,28 @@ from pathlib import Path
 from tile_core.errors.base import SourceSpan
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
-
-
-def is_user_file(file: str) -> bool:
-    """Whether a code object's file belongs neither to this package nor to TVM."""
-    return not (is_own_file(file) or is_tvm_file(file))
+# The programs of the conformance kit are written as a user writes them.
+PROGRAMS = str(Path(PACKAGE, "testing"))
+STANDARD_LIBRARY = str(Path(os.__file__).parent)
+ANNOTATION = "<annotation>"
+"""The file name under which annotations written as strings are evaluated."""
 
 
 def is_own_file(file: str) -> bool:
-    """Whether a file is part of this package."""
-    return file.startswith(PACKAGE)
+    """Whether a code object's file is part of this package or of TVM, Python or C++."""
+    own = file.startswith(PACKAGE) and not file.startswith(PROGRAMS)
+    return own or "/tvm/" in file or "/tvm_ffi/" in file or file.endswith((".cc", ".h", ".pyx", ".pxi"))
 
 
-def is_tvm_file(file: str) -> bool:
-    """Whether a file is TVM's, Python or C++."""
-    return "/tvm/" in file or "/tvm_ffi/" in file or file.endswith((".cc", ".h", ".pyx", ".pxi"))
+def is_standard_file(file: str) -> bool:
+    """Whether a file is Python's own."""
+    standard = file.startswith(STANDARD_LIBRARY) and "site-packages" not in file
+    return standard or file.startswith("<frozen ") or file == ANNOTATION
+
+
+def is_user_file(file: str) -> bool:
+    """Whether a file is neither this package's, TVM's nor Python's."""
+    return not (is_own_file(file) or is_standard_file(file))
 
 
 def user_frame() -> types.FrameType | None:
@@ -53,12 +61,15 @@ def raised_at(error: BaseException) -> SourceSpan | None:
     return found
 
 
-def innermost_file(error: BaseException) -> str:
-    """The file of the frame that raised."""
-    trace, file = error.__traceback__, ""
+def is_own_failure(error: BaseException) -> bool:
+    """Whether an exception was raised by this package or TVM, or by something that they called, and not by the user's code."""
+    own, trace = False, error.__traceback__
     while trace is not None:
-        file, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
-    return file
+        file = trace.tb_frame.f_code.co_filename
+        if not is_standard_file(file):
+            own = is_own_file(file)
+        trace = trace.tb_next
+    return own
 
 
 def _span(code: types.CodeType, instruction: int, line: int | None) -> SourceSpan:

@@ -14,7 +14,7 @@ from tile_core.errors.frontend import OutputError, ParameterError, ReturnValueEr
 from tile_core.frontend.annotations import make_parameter
 from tile_core.frontend.builder import Builder, building
 from tile_core.frontend.guard import refuse_swallowed, reporting
-from tile_core.frontend.positions import user_frame
+from tile_core.frontend.positions import ANNOTATION, user_frame
 from tile_core.frontend.rewrite import rewritten_code, traced
 from tile_core.frontend.values import Buffer
 from tile_core.frontend.verify import verify_scopes
@@ -131,7 +131,7 @@ def resolve(func: Callable[..., Any], annotation: Any, outer: Mapping[str, Any])
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     scope = {**outer, **{name: cell.cell_contents for name, cell in cells if not _is_empty(cell)}}
     try:
-        return eval(annotation, func.__globals__, scope)
+        return eval(compile(annotation, ANNOTATION, "eval"), func.__globals__, scope)
     except NameError:
         return annotation
 

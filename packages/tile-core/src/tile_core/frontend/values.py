@@ -344,13 +344,13 @@ class Buffer(Value):
         return f"{self.name}({shape})"
 
     def __getitem__(self, key: Any) -> Element | Region:
-        indexed = normalise(self.name, self.shape, key)
+        indexed = normalise(self.name, self.shape, key, overhang=self.scope == regions.GLOBAL)
         if isinstance(indexed, Slicing):
             return Region(self, indexed.starts, indexed.extents, indexed.kept)
         return Element(self, indexed)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        indexed = normalise(self.name, self.shape, key)
+        indexed = normalise(self.name, self.shape, key, overhang=self.scope == regions.GLOBAL)
         if isinstance(indexed, Slicing):
             raise AssignmentTargetError(
                 f"assignment to a slice of {self.name}",

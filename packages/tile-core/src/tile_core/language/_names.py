@@ -10,6 +10,7 @@ from tile_core.dtypes import EXPORTED_NAMES
 PORTABLE_NAMES: dict[str, tuple[str, ...]] = {
     "tile_core.dtypes": EXPORTED_NAMES,
     "tile_core.frontend.annotations": (
+        "Buffer",
         "StridedTensor",
         "Tensor",
         "ptr",
