@@ -61,8 +61,5 @@ def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) ->
     where = builder.source_span
     place = "" if no_stack_info or where is None else f" ({where.file}:{where.line})"
     text = f"{msg or 'device assertion failed'}{place}"
-    builder.emit(
-        S.AssertStmt(
-            ir.StringImm("RuntimeError"), arith.truth(unwrap(condition)), [ir.StringImm(text)], span=builder.span
-        )
-    )
+    kind, parts = ir.StringImm("RuntimeError"), [ir.StringImm(text)]
+    builder.emit(S.AssertStmt(arith.truth(unwrap(condition)), kind, parts, builder.span))

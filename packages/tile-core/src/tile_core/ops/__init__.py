@@ -14,6 +14,7 @@ from tile_core.ops.print import PRINT, PRINT_MESSAGE, PRINT_VALUE
 from tile_core.ops.reduce import REDUCE
 from tile_core.ops.reducer import REDUCER_FINALIZE, REDUCER_INIT
 from tile_core.ops.scan import SCAN
+from tile_core.ops.threads import COMMIT_GROUP, SYNC_GRID, SYNC_THREADS, SYNC_WARP, WAIT_GROUP
 from tile_core.ops.transpose import TRANSPOSE
 
 __all__ = ["OPS", "LowerContext", "OpCall", "Operand", "TileOp"]
@@ -36,5 +37,10 @@ OPS: Mapping[str, TileOp] = {
         PRINT,
         PRINT_VALUE,
         PRINT_MESSAGE,
+        SYNC_THREADS,
+        SYNC_WARP,
+        SYNC_GRID,
+        COMMIT_GROUP,
+        WAIT_GROUP,
     )
 }

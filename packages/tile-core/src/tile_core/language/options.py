@@ -1,0 +1,40 @@
+"""Options that a kernel states about its own compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tile_core.errors.ops import OpArgumentError
+from tile_core.frontend.builder import current_builder
+
+__all__ = ["annotate_compile_flags", "annotate_pass_configs"]
+
+PASS_CONFIGS = "tile.pass_configs"
+COMPILE_FLAGS = "tile.compile_flags"
+
+
+def annotate_pass_configs(configs: Mapping[str, Any]) -> None:
+    """Options of passes for this function; those given to `tl.jit` or `tl.compile` override them.
+
+    Raises:
+        OpArgumentError: no mapping from names to bools, ints, floats or strings.
+    """
+    for key, value in dict(configs).items():
+        if not isinstance(value, bool | int | float | str):
+            raise OpArgumentError(f"annotate_pass_configs: {key}={value!r}", remedy="give a bool, a number or a string")
+    _merge(PASS_CONFIGS, {str(key): int(value) if isinstance(value, bool) else value for key, value in configs.items()})
+
+
+def annotate_compile_flags(flags: str | Sequence[str]) -> None:
+    """Flags for the device compiler of this function: a list, or one string that is split like a shell does."""
+    import shlex
+
+    builder = current_builder()
+    given = shlex.split(flags) if isinstance(flags, str) else [str(flag) for flag in flags]
+    builder.attributes[COMPILE_FLAGS] = [*builder.attributes.get(COMPILE_FLAGS, []), *given]
+
+
+def _merge(key: str, values: Mapping[str, Any]) -> None:
+    builder = current_builder()
+    builder.attributes[key] = {**builder.attributes.get(key, {}), **values}

@@ -1,0 +1,139 @@
+"""Names of the common dialect that are refused by design, each with its reason.
+
+They exist so that a program that uses one is told why, and what to write instead, at its own line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tile_core.errors.ops import NotPortableError
+
+_SCHEDULE = (
+    "it places warps by hand, which only a target with warps has and which the compiler plans itself",
+    "use T.Pipelined, or a vendor's dialect",
+)
+_BUILDER = (
+    "it belongs to TVMScript's own builder, which this language does not run on",
+    "write Python statements: if, for, with T.Kernel, assignments",
+)
+_HOST = ("it belongs to TVM's host code, which the compiler makes itself", "pass what is needed as an argument")
+_BARRIER = ("it is an instruction of one vendor", "use that vendor's dialect")
+
+REASONS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        (
+            "WSID",
+            "WSInstr",
+            "WSOpRef",
+            "WSPipeline",
+            "WSRole",
+            "WSSchedule",
+            "WSScope",
+            "WSSync",
+            "WSSyncKind",
+            "annotate_ws_schedule",
+            "ws_op",
+        ),
+        _SCHEDULE,
+    ),
+    **dict.fromkeys(
+        (
+            "Else",
+            "If",
+            "Let",
+            "Then",
+            "While",
+            "alloc_buffer",
+            "arg",
+            "attr",
+            "axis",
+            "bind",
+            "block_name_suffix_context",
+            "buffer",
+            "buffer_decl",
+            "buffer_store",
+            "buffer_var",
+            "call_kernel",
+            "comm_reducer",
+            "decl_buffer",
+            "env_thread",
+            "func_attr",
+            "func_name",
+            "func_ret",
+            "index_map",
+            "init",
+            "iter_var",
+            "launch_thread",
+            "let",
+            "match_buffer",
+            "reads",
+            "ret",
+            "sblock",
+            "sblock_alloc_buffer",
+            "sblock_attr",
+            "target",
+            "thread_binding",
+            "var",
+            "where",
+            "writes",
+        ),
+        _BUILDER,
+    ),
+    **dict.fromkeys(
+        (
+            "ProducerLoad",
+            "TVMBackendAllocWorkspace",
+            "TVMBackendFreeWorkspace",
+            "anylist_getitem",
+            "anylist_resetitem",
+            "anylist_setitem_call_cpacked",
+            "anylist_setitem_call_packed",
+            "lookup_param",
+            "tvm_stack_alloca",
+            "tvm_stack_make_array",
+            "tvm_stack_make_shape",
+            "tvm_struct_get",
+            "tvm_struct_set",
+            "tvm_throw_last_error",
+        ),
+        _HOST,
+    ),
+    **dict.fromkeys(
+        (
+            "create_barriers",
+            "ptx_arrive_barrier",
+            "ptx_arrive_barrier_expect_tx",
+            "ptx_cp_async",
+            "ptx_cp_async_barrier",
+            "ptx_init_barrier_thread_count",
+            "tvm_bmma_sync",
+            "tvm_fill_fragment",
+            "tvm_load_matrix_sync",
+            "tvm_mma_sync",
+            "tvm_store_matrix_sync",
+        ),
+        _BARRIER,
+    ),
+}
+"""Name to reason and remedy."""
+
+__all__ = list(REASONS)
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    reason, remedy = REASONS[name]
+
+    def refuse(*_args: Any, **_options: Any) -> NoReturn:
+        raise NotPortableError(f"T.{name}: {reason}", remedy=remedy)
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = f"Refused: {reason}; {remedy}.\n\nRaises:\n    NotPortableError: always."
+    return refuse
+
+
+def __getattr__(name: str) -> Any:
+    if name in REASONS:
+        return _refusal(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
