@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
 from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
 from tile_cpu.passes.legalize_narrow_floats import LegalizeNarrowFloats
+from tile_cpu.passes.simplify_indices import SimplifyIndices
 from tile_cpu.split_host import split_host
 from tile_cpu.target import llvm_target
 
@@ -36,14 +37,24 @@ if TYPE_CHECKING:
     from tile_core.targets import Target
 
 KERNEL_OBJECT = "kernel.o"
+Step = Callable[[Any], Any]
 POOL_OBJECT = "pool.o"
 
-_LEGALIZATIONS = (LegalizeNarrowFloats(), LegalizeFloatToInt())
-_PASSES = (
-    transform.FlattenBuffer,
-    transform.UnrollLoop,
-    transform.LowerTVMBuiltin,
-    transform.LowerIntrin,
+
+
+def _each(step: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Step:
+    """A pass over functions as a pass over a module."""
+    return lambda module: _module(tuple(step(func) for func in module.functions.values()))
+
+
+_STEPS: tuple[Step, ...] = (
+    transform.FlattenBuffer(),
+    _each(SimplifyIndices()),
+    _each(LegalizeNarrowFloats()),
+    _each(LegalizeFloatToInt()),
+    transform.UnrollLoop(),
+    transform.LowerTVMBuiltin(),
+    transform.LowerIntrin(),
 )
 
 
@@ -75,17 +86,11 @@ def build_module(lowered: tirx.PrimFunc, request: CompileRequest) -> Any:
     target = llvm_target(request.target)
     split = split_host(lowered)
     entries = (packed_entry(func) for func in (split.host, split.set_pool))
-    functions = tuple(_legalized(func) for func in (*entries, *split.blocks))
-    whole = _module(functions, target)
-    for step in _PASSES:
-        whole = step()(whole)
+    attributes = {"target": target, "tirx.noalias": False}
+    whole = _module(tuple(func.with_attr(attributes) for func in (*entries, *split.blocks)))
+    for step in _STEPS:
+        whole = step(whole)
     return tvm.get_global_func("target.build.llvm")(whole, target)
-
-
-def _legalized(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    for step in _LEGALIZATIONS:
-        func = step(func)
-    return func
 
 
 def object_bytes(module: Any) -> bytes:
@@ -112,9 +117,8 @@ def _pool_object(cpu: str, triple: str) -> bytes:
         return object_bytes(tvm.runtime.load_module(str(path)))
 
 
-def _module(functions: tuple[tirx.PrimFunc, ...], target: Any) -> ir.IRModule:
-    attributes = {"target": target, "tirx.noalias": False}
-    return tvm.IRModule({str(func.attrs["global_symbol"]): func.with_attr(attributes) for func in functions})
+def _module(functions: tuple[tirx.PrimFunc, ...]) -> ir.IRModule:
+    return tvm.IRModule({str(func.attrs["global_symbol"]): func for func in functions})
 
 
 def _first_line(error: Exception) -> str:

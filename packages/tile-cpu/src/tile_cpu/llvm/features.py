@@ -1,0 +1,117 @@
+"""The features of a CPU as LLVM sees them, reduced to the facts that decide how code is emitted.
+
+LLVM's name for a host may stand for a smaller machine: a virtual machine that hides one feature of its generation is
+named after an older one, with everything newer lost. The host's own feature bits are therefore stated in full, as the
+difference to what the name implies.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# LLVM prefers 256-bit vectors on machines that lowered their clock under 512-bit code; explicit vectors are meant.
+_ALWAYS = ("-prefer-256-bit",)
+
+
+@dataclass(frozen=True)
+class CpuFacts:
+    """What a code generator asks about a CPU.
+
+    `vector_bytes` is the widest vector register, `vector_registers` their number. `masked` says that loads and stores
+    take a lane mask at no cost. `bf16_dot` and `int8_dot` are the 2-way and 4-way dot products into 32-bit lanes,
+    `bf16_convert` the rounding conversion from float32.
+    """
+
+    vector_bytes: int = 16
+    vector_registers: int = 16
+    masked: bool = False
+    fma: bool = False
+    bf16_dot: bool = False
+    bf16_convert: bool = False
+    int8_dot: bool = False
+    bf16_tile: bool = False
+    int8_tile: bool = False
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of `bits` bits fill a vector register; 1 at least."""
+        return max(1, self.vector_bytes * 8 // bits)
+
+
+_NONE = CpuFacts()
+
+
+def facts_of(capabilities: Any) -> CpuFacts:
+    """The facts in a target's capabilities; the smallest machine where they are not stated."""
+    facts: Mapping[str, Any] = getattr(capabilities, "facts", None) or {}
+    known = {name: facts[name] for name in CpuFacts.__dataclass_fields__ if name in facts}
+    return CpuFacts(**known) if known else _NONE
+
+
+@functools.cache
+def host_target() -> tuple[str, tuple[str, ...]]:
+    """`(mcpu, mattr)` that make LLVM emit for exactly this machine.
+
+    >>> mcpu, mattr = host_target()
+    >>> all(feature[0] in "+-" for feature in mattr)
+    True
+    """
+    import tvm
+    from tvm.target import codegen
+
+    mcpu = str(codegen.llvm_get_system_cpu())
+    implied = _features(mcpu, ())
+    read = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
+    host = {} if read is None else {str(name): bool(value) for name, value in read().items()}
+    difference = sorted(("+" if on else "-") + name for name, on in host.items() if on != (name in implied))
+    wide = _ALWAYS if _is_x86(_triple()) else ()
+    return mcpu, (*difference, *wide)
+
+
+@functools.cache
+def cpu_facts(mcpu: str, mattr: tuple[str, ...] = (), triple: str = "") -> CpuFacts:
+    """The facts of a CPU that LLVM calls `mcpu`, with the features `mattr` added (`+name`) or removed (`-name`)."""
+    has = _features(mcpu, mattr, triple)
+    if _is_x86(triple or _triple()):
+        return _x86(has)
+    return CpuFacts(16, 32, fma="neon" in has or "fp-armv8" in has)
+
+
+def _x86(has: frozenset[str]) -> CpuFacts:
+    wide = {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= has
+    return CpuFacts(
+        vector_bytes=64 if wide else 32 if "avx2" in has else 16,
+        vector_registers=32 if wide else 16,
+        masked=wide,
+        fma="fma" in has or wide,
+        bf16_dot=wide and "avx512bf16" in has,
+        bf16_convert=wide and "avx512bf16" in has,
+        int8_dot=wide and "avx512vnni" in has,
+        bf16_tile=wide and {"amx-tile", "amx-bf16"} <= has,
+        int8_tile=wide and {"amx-tile", "amx-int8"} <= has,
+    )
+
+
+def _features(mcpu: str, mattr: tuple[str, ...], triple: str = "") -> frozenset[str]:
+    import tvm
+    from tvm.target import codegen
+
+    options: dict[str, Any] = {"kind": "llvm", "mcpu": mcpu}
+    if mattr:
+        options["mattr"] = list(mattr)
+    if triple:
+        options["mtriple"] = triple
+    return frozenset(str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(options)))
+
+
+@functools.cache
+def _triple() -> str:
+    from tvm.target import codegen
+
+    return str(codegen.llvm_get_system_triple())
+
+
+def _is_x86(triple: str) -> bool:
+    return triple.startswith(("x86_64", "i386", "i686"))

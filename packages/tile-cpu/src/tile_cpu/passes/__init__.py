@@ -1,0 +1,1 @@
+"""Passes of the CPU backend: math expansion, vectorisation, float rules that LLVM's code generator needs."""
