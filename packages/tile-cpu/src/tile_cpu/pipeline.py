@@ -8,6 +8,7 @@ from tile_core.passes.pipeline import Edit, insert_after, replace
 from tile_core.targets import Target
 from tile_cpu.passes.inline_masks import InlineMasks
 from tile_cpu.passes.legalize_float_compare import LegalizeFloatCompare
+from tile_cpu.passes.lower_intrinsics import LowerIntrinsics
 from tile_cpu.passes.map_grid import MapGrid
 from tile_cpu.passes.plan_memory import PlanMemory
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
@@ -24,6 +25,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
             "simplify",
             MapGrid(),
             VectorizeLoops(),
+            LowerIntrinsics(),
             DropGuardMarks(),
             InlineMasks(),
             PlanMemory(),

@@ -11,13 +11,18 @@ from tvm import tirx
 
 @dataclass(frozen=True)
 class PassContext:
-    """What passes may ask and where they leave facts for the report."""
+    """What passes may ask and where they leave facts.
+
+    `report` holds what `JITKernel.report()` shows, JSON values only. `state` is what a pass decides for a later one and the
+    IR has no place for, under the deciding pass's name.
+    """
 
     target: Any
     capabilities: Any
     backend: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -27,6 +27,7 @@ from tile_core.errors.passes import (
 from tile_core.ir import launch, regions, visit
 from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
+from tile_core.ops import OPS
 from tile_core.ops.base import PREFIX, op_name
 from tile_core.passes.base import PassContext
 
@@ -177,7 +178,7 @@ class _Checker:
     def _check_in_parallel(self, stmt: S.Stmt, place: _Place) -> None:
         outer = place.parallel[-1]
         problem = ""
-        if name := op_name(stmt):
+        if name := _tile_operation(stmt):
             problem = f"the tile operation {name.removeprefix(PREFIX)}"
         elif isinstance(stmt, S.For) and NUM_STAGES in stmt.annotations:
             problem = "T.Pipelined"
@@ -221,6 +222,13 @@ def _expressions(stmt: S.Stmt) -> Iterator[ir.Expr]:
         yield stmt.value
     elif isinstance(stmt, S.BufferStore):
         yield from (*stmt.indices, stmt.value)
+
+
+def _tile_operation(stmt: S.Stmt) -> str | None:
+    """The name of the operation on whole tiles that a statement is; printing a scalar is none."""
+    name = op_name(stmt)
+    op = OPS.get(name) if name else None
+    return name if op and any(operand.access != "value" for operand in op.operands) else None
 
 
 def _bytes(buffer: ir.Var) -> int:

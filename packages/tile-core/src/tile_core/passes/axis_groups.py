@@ -1,0 +1,247 @@
+"""Which axes of nests and fragments must be mapped alike: tied axes form a class, tied members a group."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir
+
+from tile_core.ir import regions
+from tile_core.ir.regions import constant
+from tile_core.passes.accesses import Access, accesses
+from tile_core.passes.nests import ParallelNest, Program
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A nest of a group; `classes` number its axes within the group."""
+
+    variables: tuple[ir.Var, ...]
+    extents: tuple[Any, ...]
+    classes: tuple[int, ...]
+    accesses: tuple[Access, ...]
+
+    @property
+    def touches_memory(self) -> bool:
+        """Whether it reads or writes shared or global memory."""
+        return any(access.scope in (regions.GLOBAL, *regions.SHARED) for access in self.accesses)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A fragment of a group. Axes of extent 1 that no nest walks have no class."""
+
+    buffer: ir.Var
+    classes: tuple[int, ...]
+    is_scalar_read: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members that are mapped together. `extents` are those of the classes, the fastest last."""
+
+    extents: tuple[Any, ...]
+    nests: tuple[Nest, ...]
+    fragments: tuple[Node, ...]
+    has_reduction: bool
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every member has every class in the same order and nothing is reduced: it can be mapped flat."""
+        whole = tuple(range(len(self.extents)))
+        return not self.has_reduction and all(member.classes == whole for member in (*self.nests, *self.fragments))
+
+    @property
+    def lanes_are_last(self) -> bool:
+        """Whether the fastest class is the last axis of every member that has it."""
+        last = len(self.extents) - 1
+        return all(last not in member.classes[:-1] for member in (*self.nests, *self.fragments))
+
+
+class _Union:
+    """Disjoint sets."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Hashable, Hashable] = {}
+
+    def find(self, item: Hashable) -> Hashable:
+        parent = self._parent.setdefault(item, item)
+        if parent == item:
+            return item
+        root = self.find(parent)
+        self._parent[item] = root
+        return root
+
+    def join(self, a: Hashable, b: Hashable) -> None:
+        self._parent[self.find(a)] = self.find(b)
+
+
+Axis = tuple[str, int, int]
+
+
+def projection(access: Access, nest: ParallelNest) -> list[int | None] | None:
+    """For each axis of the fragment, the nest's axis that indexes it, `None` for an axis of extent 1 at index 0.
+
+    `None` as a whole where the access is anything else.
+    """
+    positions = {var: number for number, var in enumerate(nest.variables)}
+    found: list[int | None] = []
+    for index, extent in zip(access.indices, access.buffer.shape, strict=True):
+        size = constant(extent)
+        if isinstance(index, ir.Var) and index in positions:
+            axis = positions[index]
+            if size is None or axis in found or not _fits(nest.extents, axis, size):
+                return None
+            found.append(axis)
+        elif constant(index) == 0 and size == 1:
+            found.append(None)
+        else:
+            return None
+    return found
+
+
+def _fits(extents: tuple[Any, ...], axis: int, size: int) -> bool:
+    return all(isinstance(extent, int) for extent in extents) and extents[axis] <= size
+
+
+def group_nodes(program: Program, shared: frozenset[ir.Var]) -> tuple[list[Group], frozenset[ir.Var]]:
+    """The groups, and the fragments that cannot be tied (then the groups are empty)."""
+    return _Grouping(program, shared).result()
+
+
+class _Grouping:
+    def __init__(self, program: Program, shared: frozenset[ir.Var]) -> None:
+        self._program = program
+        self._fragments = [buffer for buffer in program.fragments if buffer not in shared]
+        self._number = {buffer: number for number, buffer in enumerate(self._fragments)}
+        self._accesses = [tuple(accesses(nest.body)) for nest in program.nests]
+        self._axes, self._members = _Union(), _Union()
+        self._refused: set[ir.Var] = set()
+
+    def result(self) -> tuple[list[Group], frozenset[ir.Var]]:
+        for number, nest in enumerate(self._program.nests):
+            self._tie_nest(number, nest)
+        for reduction in self._program.reductions:
+            self._tie_reduction(reduction.src, reduction.dst, reduction.kept)
+        self._check_block_accesses()
+        if not self._refused:
+            self._check_classes()
+        if self._refused:
+            return [], frozenset(self._refused)
+        return [self._group(members) for members in self._components()], frozenset()
+
+    def _tie_nest(self, number: int, nest: ParallelNest) -> None:
+        for access in self._accesses[number]:
+            fragment = self._number.get(access.buffer)
+            if fragment is None:
+                continue
+            tied = projection(access, nest)
+            if tied is None:
+                self._refused.add(access.buffer)
+                continue
+            self._members.join(("nest", number), ("fragment", fragment))
+            for axis, walked in enumerate(tied):
+                if walked is not None:
+                    self._axes.join(("nest", number, walked), ("fragment", fragment, axis))
+
+    def _tie_reduction(self, src: ir.Var, dst: ir.Var, kept: Iterable[tuple[int, int]]) -> None:
+        a, b = self._number[src], self._number[dst]
+        self._members.join(("fragment", a), ("fragment", b))
+        for axis in range(len(src.shape)):
+            self._axes.find(("fragment", a, axis))
+        for from_axis, to_axis in kept:
+            self._axes.join(("fragment", a, from_axis), ("fragment", b, to_axis))
+
+    def _check_block_accesses(self) -> None:
+        for access in self._program.block_accesses:
+            if access.buffer not in self._number:
+                continue
+            if any(constant(extent) != 1 for extent in access.buffer.shape):
+                self._refused.add(access.buffer)
+
+    def _check_classes(self) -> None:
+        """A member with two axes in one class (a diagonal, or two nests that disagree) cannot be mapped."""
+        for number, nest in enumerate(self._program.nests):
+            if self._repeats(("nest", number), len(nest.variables)):
+                self._refuse_component(("nest", number))
+        for number, buffer in enumerate(self._fragments):
+            if self._repeats(("fragment", number), len(buffer.shape)):
+                self._refuse_component(("fragment", number))
+
+    def _repeats(self, member: tuple[str, int], rank: int) -> bool:
+        classes = [self._axes.find((*member, axis)) for axis in range(rank)]
+        return len(set(classes)) < len(classes)
+
+    def _refuse_component(self, member: tuple[str, int]) -> None:
+        root = self._members.find(member)
+        self._refused |= {
+            buffer
+            for number, buffer in enumerate(self._fragments)
+            if self._members.find(("fragment", number)) == root
+        }
+
+    def _components(self) -> list[list[tuple[str, int]]]:
+        found: dict[Hashable, list[tuple[str, int]]] = {}
+        members = [("nest", number) for number in range(len(self._program.nests))]
+        members += [("fragment", number) for number in range(len(self._fragments))]
+        for member in members:
+            found.setdefault(self._members.find(member), []).append(member)
+        return list(found.values())
+
+    def _group(self, members: list[tuple[str, int]]) -> Group:
+        reduced = {reduction.src for reduction in self._program.reductions}
+        scalars = {access.buffer for access in self._program.block_accesses}
+        roots = self._class_order(members)
+        order = {root: number for number, root in enumerate(roots)}
+        nests, fragments = [], []
+        for kind, number in members:
+            if kind == "nest":
+                nest = self._program.nests[number]
+                classes = tuple(order[self._axes.find(("nest", number, axis))] for axis in range(len(nest.variables)))
+                nests.append(Nest(nest.variables, nest.extents, classes, self._accesses[number]))
+            else:
+                buffer = self._fragments[number]
+                found = (order.get(self._axes.find(("fragment", number, axis))) for axis in range(len(buffer.shape)))
+                classes = tuple(value for value in found if value is not None)
+                fragments.append(Node(buffer, classes, buffer in scalars))
+        return Group(
+            extents=tuple(self._extent(root, members) for root in roots),
+            nests=tuple(nests),
+            fragments=tuple(fragments),
+            has_reduction=any(node.buffer in reduced for node in fragments),
+        )
+
+    def _member_axes(self, member: tuple[str, int]) -> list[tuple[Hashable, Any]]:
+        """The classes and extents of a member's axes; a fragment's axes of extent 1 that nothing walks are left out."""
+        kind, number = member
+        if kind == "nest":
+            extents = self._program.nests[number].extents
+            return [(self._axes.find((kind, number, axis)), extent) for axis, extent in enumerate(extents)]
+        shape = [constant(extent) for extent in self._fragments[number].shape]
+        return [
+            (self._axes.find((kind, number, axis)), extent)
+            for axis, extent in enumerate(shape)
+            if extent != 1 or self._is_walked((kind, number, axis))
+        ]
+
+    def _is_walked(self, axis: Axis) -> bool:
+        root = self._axes.find(axis)
+        return any(
+            self._axes.find(("nest", number, position)) == root
+            for number, nest in enumerate(self._program.nests)
+            for position in range(len(nest.variables))
+        )
+
+    def _class_order(self, members: list[tuple[str, int]]) -> list[Hashable]:
+        """Classes in the axis order of the members with the most axes, the rest before them."""
+        order: list[Hashable] = []
+        for member in sorted(members, key=lambda member: -len(self._member_axes(member))):
+            fresh = [root for root, _extent in self._member_axes(member) if root not in order]
+            order = fresh + order if order else fresh
+        return order
+
+    def _extent(self, root: Hashable, members: list[tuple[str, int]]) -> Any:
+        extents = [extent for member in members for at, extent in self._member_axes(member) if at == root]
+        return max(extents) if all(isinstance(extent, int) for extent in extents) else extents[0]

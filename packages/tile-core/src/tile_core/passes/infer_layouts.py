@@ -1,0 +1,230 @@
+"""Decide which thread runs which iteration of every parallel nest, and where every fragment lives.
+
+Nests and fragments that touch each other must agree, axis by axis. An access that reads a fragment at a nest's own loop
+variables ties the fragment's axes to the nest's; a reduction ties what it keeps. Tied axes form one class, and a connected
+group of nests and fragments gets one assignment of threads to its classes:
+
+* a group without reductions whose members all have the same axes is mapped flat: vectors dealt to the threads in turn;
+* any other group is mapped axis by axis, so that a row's threads are neighbours (one warp where it is long enough) and
+  what lacks an axis is replicated along it.
+
+A fragment that cannot be tied (shifted or transposed within one nest, gathered, read by a serial loop, a partial
+reduction) moves to shared memory, where every thread can reach all of it: right for every program, and listed in the
+report as `fragments_in_shared`. Nothing here needs powers of two.
+
+The decision is `context.state["infer_layouts"]`, a `Plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, ClassVar
+
+from tvm import ir, tirx
+from tvm.sym import Analyzer
+from tvm.tirx import stmt as S
+
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import regions
+from tile_core.layouts.mapping import FlatMapping, Mapping, SplitMapping
+from tile_core.passes.accesses import vector_width
+from tile_core.passes.axis_groups import Group, Nest, Node, group_nodes
+from tile_core.passes.base import PassContext
+from tile_core.passes.nests import collect_program
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a nest is run or a fragment is held: a mapping of its axes, whose class numbers in the group are `classes`."""
+
+    mapping: Mapping
+    classes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NestPlan(Placement):
+    """`spare` are the thread digits (stride, count) along which the nest is replicated; `extents` are the nest's own."""
+
+    extents: tuple[Any, ...]
+    spare: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class Plan:
+    """What was decided for one function.
+
+    `nests`: by outermost loop variable. `fragments`: those in registers; `groups`: the threads of their groups, where they
+    are mapped axis by axis. `shared`: fragments that live in shared memory.
+    """
+
+    nests: dict[ir.Var, NestPlan] = field(default_factory=dict)
+    fragments: dict[ir.Var, Placement] = field(default_factory=dict)
+    groups: dict[ir.Var, GroupThreads] = field(default_factory=dict)
+    shared: list[ir.Var] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class GroupThreads:
+    """The threads of a group: of each axis class its extent, threads, stride and lanes, by class number."""
+
+    extents: tuple[int, ...]
+    threads: tuple[int, ...]
+    strides: tuple[int, ...]
+    lanes: tuple[int, ...]
+    used: int
+    block: int
+
+
+@dataclass(frozen=True)
+class InferLayouts:
+    """See the module."""
+
+    name: ClassVar[str] = "infer_layouts"
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        plan = Plan()
+        for stmt in launch_ir.launches(func.body):
+            launch = launch_ir.from_stmt(stmt)
+            _plan_launch(plan, launch.body, prod(launch.threads), context.capabilities)
+        context.state[self.name] = plan
+        context.report["fragments_in_shared"] = [str(buffer.name) for buffer in plan.shared]
+        return func
+
+
+def _plan_launch(plan: Plan, body: S.Stmt, threads: int, capabilities: Any) -> None:
+    shared: set[ir.Var] = set()
+    while True:
+        program = collect_program(body, frozenset(shared))
+        groups, refused = group_nodes(program, frozenset(shared))
+        settled = [_Settled(group, threads, capabilities) for group in groups]
+        refused |= {node.buffer for group in settled for node in group.uniform_but_spare()}
+        if not refused:
+            break
+        shared |= refused
+    for group in settled:
+        group.record(plan)
+    plan.shared.extend(buffer for buffer in program.fragments if buffer in shared)
+
+
+class _Settled:
+    """A group with its threads assigned."""
+
+    def __init__(self, group: Group, threads: int, capabilities: Any) -> None:
+        self._group = group
+        self._block = threads
+        self._analyzer = Analyzer()
+        self._vector_bytes = capabilities.vector_bytes
+        self._warp = capabilities.warp_size
+        self._flat = group.is_uniform
+        self._vector = self._width()
+        self._threads = None if self._flat else self._assign()
+
+    def _width(self) -> int:
+        """The widest vector that suits the accesses of every nest and leaves no thread idle for its sake."""
+        widths = [self._nest_width(nest) for nest in self._group.nests if nest.touches_memory]
+        width = min(widths, default=1)
+        if not self._group.lanes_are_last:
+            return 1
+        extents = self._group.extents
+        if all(isinstance(extent, int) for extent in extents):
+            total, last = prod(extents), extents[-1] if extents else 1
+            while width > 1 and total < width * self._block:
+                width //= 2
+            while width > 1 and len(extents) > 1 and last % width:
+                width //= 2
+        return width
+
+    def _nest_width(self, nest: Nest) -> int:
+        memory = [access for access in nest.accesses if access.scope in (regions.GLOBAL, *regions.SHARED)]
+        if not memory or not nest.variables:
+            return 1
+        return vector_width(memory, nest.variables[-1], self._vector_bytes, self._analyzer)
+
+    def _assign(self) -> GroupThreads:
+        """Threads for each axis class; the last class first, so that neighbours in memory are neighbouring threads."""
+        extents = tuple(int(extent) for extent in self._group.extents)
+        lanes = tuple(self._vector if axis == len(extents) - 1 else 1 for axis in range(len(extents)))
+        units = [-(-extent // lane) for extent, lane in zip(extents, lanes, strict=True)]
+        counts = _deal(units, self._block, self._warp)
+        strides, total = [0] * len(counts), 1
+        for axis in reversed(range(len(counts))):
+            strides[axis] = total
+            total *= counts[axis]
+        return GroupThreads(extents, tuple(counts), tuple(strides), lanes, total, self._block)
+
+    def uniform_but_spare(self) -> list[Node]:
+        """Fragments that every thread reads as a scalar, in a group that leaves some threads without a copy."""
+        if self._threads is None:
+            spare = bool(self._group.extents) and self._block > 1
+        else:
+            spare = self._threads.used < self._block
+        return [node for node in self._group.fragments if node.is_scalar_read and spare]
+
+    def record(self, plan: Plan) -> None:
+        """Write the decisions."""
+        for nest in self._group.nests:
+            plan.nests[nest.variables[0]] = NestPlan(
+                self._mapping(nest), nest.classes, nest.extents, self._spare(nest)
+            )
+        for node in self._group.fragments:
+            plan.fragments[node.buffer] = Placement(self._mapping(node), node.classes)
+            if self._threads is not None:
+                plan.groups[node.buffer] = self._threads
+
+    def _mapping(self, node: Nest | Node) -> Mapping:
+        extents = tuple(self._group.extents[number] for number in node.classes)
+        if self._threads is None:
+            return FlatMapping(extents or (1,), self._block, self._vector)
+        threads = self._threads
+        has_lanes = bool(node.classes) and node.classes[-1] == len(threads.extents) - 1
+        return SplitMapping(
+            extents=extents,
+            axis_threads=tuple(threads.threads[number] for number in node.classes),
+            strides=tuple(threads.strides[number] for number in node.classes),
+            used=threads.used,
+            threads=self._block,
+            vector=self._vector if has_lanes else 1,
+        )
+
+    def _spare(self, nest: Nest) -> tuple[tuple[int, int], ...]:
+        if self._threads is None:
+            return ()
+        missing = set(range(len(self._threads.extents))) - set(nest.classes)
+        return tuple(
+            (self._threads.strides[number], self._threads.threads[number])
+            for number in sorted(missing)
+            if self._threads.threads[number] > 1
+        )
+
+
+def _deal(units: list[int], block: int, warp: int) -> list[int]:
+    """Threads an axis for axes of `units` pieces of work, last axis first.
+
+    The last axis gets the whole block when the others have too little to do, else at most a warp; a power of two where
+    it shares the block, so that its threads reduce by shuffles and never straddle two warps.
+    """
+    counts = [1] * len(units)
+    if not units:
+        return counts
+    others = prod(units[:-1])
+    if others == 1:
+        counts[-1] = min(block, units[-1]) if units[-1] < warp else block
+        return counts
+    wanted = max(1, block // others)
+    along = min(max(_power_below(wanted), min(_power_above(units[-1]), warp)), _power_below(block))
+    counts[-1] = min(along, _power_above(units[-1]))
+    left = block // counts[-1]
+    for axis in reversed(range(len(units) - 1)):
+        counts[axis] = max(1, min(left, units[axis]))
+        left //= counts[axis]
+    return counts
+
+
+def _power_below(value: int) -> int:
+    return 1 << (value.bit_length() - 1)
+
+
+def _power_above(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+

@@ -1,0 +1,214 @@
+"""Put a barrier between two pieces of parallel work where one touches memory that the other wrote.
+
+A forward walk over the kernel body keeps what was read and written since the last barrier, by buffer, in shared and in
+global memory (a block's threads see each other's global writes only behind a barrier). A piece that reads what was
+written, or writes what was read or written, gets a barrier before it. A loop is walked twice, so that what the end of an
+iteration left meets the beginning of the next.
+
+A branch or loop whose condition depends on the thread cannot hold a barrier. It is one piece of work; one that would need
+a barrier inside is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.layouts import DivergentBarrierError
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import regions, visit
+from tile_core.ir.ops import tile_op
+from tile_core.ir.spans import from_tvm
+from tile_core.passes import rebuild
+from tile_core.passes.accesses import accesses
+from tile_core.passes.base import PassContext
+from tile_core.passes.thread_scope import PHASE
+
+MEMORY = (regions.GLOBAL, *regions.SHARED)
+BARRIER = "tile.sync_threads"
+PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Buffers read and written since the last barrier."""
+
+    reads: frozenset[ir.Var] = frozenset()
+    writes: frozenset[ir.Var] = frozenset()
+
+    def __or__(self, other: Touched) -> Touched:
+        return Touched(self.reads | other.reads, self.writes | other.writes)
+
+    def conflicts(self, later: Touched) -> bool:
+        """Whether `later` may not follow without a barrier."""
+        return bool(self.writes & (later.reads | later.writes) or self.reads & later.writes)
+
+
+CLEAN = Touched()
+
+
+@dataclass(frozen=True)
+class InsertBarriers:
+    """Leaves the number of barriers in the report as `barriers`."""
+
+    name: ClassVar[str] = "insert_barriers"
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
+        count = 0
+
+        def place(loop: S.For, mutator: Any) -> S.Stmt:
+            nonlocal count
+            if not launch_ir.is_launch(loop):
+                return mutator.default_mutate(loop)
+            launch = launch_ir.from_stmt(loop)
+            placer = _Placer(_thread_dependent(launch))
+            body, _state = placer.stmt(launch.body, CLEAN)
+            count += placer.count
+            values = {name: getattr(launch, name) for name in launch.__dataclass_fields__}
+            return launch_ir.Launch(**values | {"body": _without_phases(body)}).to_stmt()
+
+        body = visit.mutate(func.body, (S.For, place))
+        context.report["barriers"] = count
+        return func.with_body(body, func.span)
+
+
+def barrier(span: Any = None) -> S.Stmt:
+    """A barrier of all threads of the block."""
+    return S.Evaluate(ir.Call(tile_op(BARRIER), [], ret_ty="void"), span)
+
+
+class _Placer:
+    """Rewrites statements, given what was touched before; returns the statement and what is touched after."""
+
+    def __init__(self, divergent: frozenset[ir.Var]) -> None:
+        self._divergent = divergent
+        self.count = 0
+
+    def stmt(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
+        if isinstance(stmt, S.SeqStmt):
+            parts: list[S.Stmt] = []
+            for part in stmt.seq:
+                part, before = self.stmt(part, before)
+                parts.append(part)
+            return visit.sequence(parts, stmt.span), before
+        if isinstance(stmt, S.AttrStmt) and stmt.attr_key != PHASE:
+            body, after = self.stmt(stmt.body, before)
+            return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, body, stmt.span), after
+        if isinstance(stmt, S.For | S.While | S.IfThenElse) and self._is_uniform(stmt):
+            return self._control(stmt, before)
+        return self._piece(stmt, before)
+
+    def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
+        if _is_barrier(stmt):
+            return stmt, CLEAN
+        touched = _touched(stmt)
+        if isinstance(stmt, S.For | S.While | S.IfThenElse):
+            self._check_divergent(stmt)
+        if not before.conflicts(touched):
+            return stmt, before | touched
+        self.count += 1
+        return visit.sequence([barrier(stmt.span), stmt], stmt.span), touched
+
+    def _control(self, stmt: Any, before: Touched) -> tuple[S.Stmt, Touched]:
+        condition = _touched_by(*_heads(stmt))
+        prefix: list[S.Stmt] = []
+        if before.conflicts(condition):
+            prefix, before = [barrier(stmt.span)], CLEAN
+            self.count += 1
+        before |= condition
+        if isinstance(stmt, S.IfThenElse):
+            then, after = self.stmt(stmt.then_case, before)
+            otherwise, other = (None, before) if stmt.else_case is None else self.stmt(stmt.else_case, before)
+            return visit.sequence([*prefix, S.IfThenElse(stmt.condition, then, otherwise, stmt.span)]), after | other
+        counted = self.count
+        _first, end = self.stmt(stmt.body, before)
+        self.count = counted
+        body, after = self.stmt(stmt.body, before | end | condition)
+        looped = S.While(stmt.condition, body, stmt.span) if isinstance(stmt, S.While) else rebuild.loop(stmt, body=body)
+        return visit.sequence([*prefix, looped], stmt.span), before | after
+
+    def _is_uniform(self, stmt: Any) -> bool:
+        return not any(var in self._divergent for head in _heads(stmt) for var in visit.collect(head, ir.Var))
+
+    def _check_divergent(self, stmt: Any) -> None:
+        """A piece of work under a thread's own condition must need no barrier inside."""
+        inner = _Placer(frozenset())
+        inner.stmt(stmt.then_case if isinstance(stmt, S.IfThenElse) else stmt.body, CLEAN)
+        phases = [attr for attr in visit.collect(stmt, S.AttrStmt) if attr.attr_key == PHASE]
+        if inner.count and phases:
+            raise DivergentBarrierError(
+                "a barrier is needed inside of a branch that not every thread of the block takes",
+                remedy="move the shared-memory work out of the branch, or make its condition the same for all threads",
+                span=from_tvm(stmt.span or phases[0].span),
+            )
+
+
+def _heads(stmt: Any) -> list[ir.Expr]:
+    if isinstance(stmt, S.For):
+        return [stmt.min, stmt.extent]
+    return [stmt.condition]
+
+
+def _touched(stmt: S.Stmt) -> Touched:
+    found = [access for access in accesses(stmt) if access.scope in MEMORY]
+    addressed = {
+        load.source
+        for call in visit.collect(stmt, ir.Call)
+        if isinstance(call.op, ir.Op) and str(call.op.name) == "tirx.address_of"
+        for load in visit.collect(call, ir.TensorLoad)
+        if regions.scope(load.source) in MEMORY
+    }
+    reads = frozenset(access.buffer for access in found if not access.is_store) | addressed
+    return Touched(reads, frozenset(access.buffer for access in found if access.is_store) | addressed)
+
+
+def _touched_by(*exprs: ir.Expr) -> Touched:
+    found = [access.buffer for expr in exprs for access in accesses(expr) if access.scope in MEMORY]
+    return Touched(reads=frozenset(found))
+
+
+def _is_barrier(stmt: S.Stmt) -> bool:
+    call = stmt.value if isinstance(stmt, S.Evaluate) else None
+    return isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and str(call.op.name) == BARRIER
+
+
+def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
+    """Variables whose value may differ between the threads of a block: a fixed point over binds and private stores."""
+    found = set(launch.thread_vars)
+    while True:
+        before = len(found)
+        for stmt in visit.statements(launch.body):
+            if isinstance(stmt, S.AttrStmt) and stmt.attr_key == PHASE:
+                found |= {
+                    store.buffer
+                    for store in visit.collect(stmt, S.BufferStore)
+                    if regions.scope(store.buffer) in PER_THREAD
+                }
+            elif isinstance(stmt, S.Bind) and _depends(stmt.value, found):
+                found.add(stmt.var)
+            elif isinstance(stmt, S.BufferStore) and regions.scope(stmt.buffer) in PER_THREAD:
+                if _depends(stmt.value, found) or any(_depends(index, found) for index in stmt.indices):
+                    found.add(stmt.buffer)
+            elif isinstance(stmt, S.IfThenElse | S.While) and _depends(stmt.condition, found):
+                found |= {
+                    store.buffer
+                    for store in visit.collect(stmt, S.BufferStore)
+                    if regions.scope(store.buffer) in PER_THREAD
+                }
+        if len(found) == before:
+            return frozenset(found)
+
+
+def _depends(expr: ir.Expr, found: set[ir.Var]) -> bool:
+    return any(var in found for var in visit.collect(expr, ir.Var))
+
+
+def _without_phases(stmt: S.Stmt) -> S.Stmt:
+    def attribute(node: S.AttrStmt, mutator: Any) -> S.Stmt:
+        return mutator.mutate(node.body) if node.attr_key == PHASE else mutator.default_mutate(node)
+
+    return visit.mutate(stmt, (S.AttrStmt, attribute))

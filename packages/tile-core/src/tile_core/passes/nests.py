@@ -1,0 +1,134 @@
+"""The parallel nests, fragments and reductions of a kernel body, as `infer_layouts` reasons about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import ir
+from tvm.tirx import stmt as S
+
+from tile_core.ir import regions, visit
+from tile_core.ir.regions import constant
+from tile_core.ops.base import OpCall, view
+from tile_core.passes.accesses import Access, accesses
+from tile_core.passes.mark_reductions import REDUCTION
+
+
+@dataclass(frozen=True)
+class ParallelNest:
+    """A perfect `PARALLEL` nest: its variables, extents (ints where constant) and innermost body."""
+
+    loops: tuple[S.For, ...]
+
+    @property
+    def variables(self) -> tuple[ir.Var, ...]:
+        """Outermost first."""
+        return tuple(loop.loop_var for loop in self.loops)
+
+    @property
+    def extents(self) -> tuple[Any, ...]:
+        """Ints, or expressions of the kernel's symbols."""
+        found = (constant(loop.extent) for loop in self.loops)
+        return tuple(loop.extent if value is None else value for value, loop in zip(found, self.loops, strict=True))
+
+    @property
+    def body(self) -> S.Stmt:
+        """What one iteration does."""
+        return self.loops[-1].body
+
+
+def parallel_nest(loop: S.For) -> ParallelNest:
+    """The nest that begins at `loop`; its rank is in the annotation of the outermost loop."""
+    loops = [loop]
+    rank = int(loop.annotations.get("tile.parallel", 1))
+    while len(loops) < rank and isinstance(loops[-1].body, S.For):
+        loops.append(loops[-1].body)
+    return ParallelNest(tuple(loops))
+
+
+def is_parallel(stmt: S.Stmt) -> bool:
+    """Whether a statement is a loop of a parallel nest."""
+    return isinstance(stmt, S.For) and stmt.kind == S.ForKind.PARALLEL
+
+
+@dataclass(frozen=True)
+class MarkedReduction:
+    """A reduction between two whole fragments."""
+
+    src: ir.Var
+    dst: ir.Var
+    kept: tuple[tuple[int, int], ...]
+
+
+@dataclass
+class Program:
+    """What a kernel body holds. `block_accesses` stand outside of every nest: each thread makes them."""
+
+    nests: list[ParallelNest] = field(default_factory=list)
+    reductions: list[MarkedReduction] = field(default_factory=list)
+    fragments: list[ir.Var] = field(default_factory=list)
+    block_accesses: list[Access] = field(default_factory=list)
+
+
+def reduction_call(stmt: S.AttrStmt) -> OpCall:
+    """The call that `mark_reductions` kept."""
+    from tile_core.ops import OPS
+
+    return view(S.Evaluate(stmt.node), OPS)
+
+
+def is_reduction(stmt: S.Stmt) -> bool:
+    """Whether a statement was wrapped by `mark_reductions`."""
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == REDUCTION
+
+
+def direct_reduction(stmt: S.AttrStmt, shared: frozenset[ir.Var]) -> MarkedReduction | None:
+    """The reduction as a tie between two fragments in registers, `None` where it must run as its loops say."""
+    call = reduction_call(stmt)
+    src, dst = call.region("src"), call.region("dst")
+    for region in (src, dst):
+        if regions.scope(region.source) != regions.FRAGMENT or region.source in shared or not _is_whole(region):
+            return None
+    axis = int(call.attrs["dim"]) % len(src.region)
+    kept_axes = [number for number in range(len(src.region)) if number != axis]
+    same_rank = len(dst.region) == len(src.region)
+    kept = tuple((number, number if same_rank else at) for at, number in enumerate(kept_axes))
+    return MarkedReduction(src.source, dst.source, kept)
+
+
+def _is_whole(region: ir.TensorRegion) -> bool:
+    return all(
+        constant(axis.min) == 0 and constant(axis.extent) is not None and constant(axis.extent) == constant(extent)
+        for axis, extent in zip(region.region, region.source.shape, strict=True)
+    )
+
+
+def collect_program(body: S.Stmt, shared: frozenset[ir.Var]) -> Program:
+    """The program under `body`, given the fragments that are already known to live in shared memory."""
+    program = Program()
+    _collect(body, shared, program)
+    return program
+
+
+def _collect(stmt: S.Stmt, shared: frozenset[ir.Var], program: Program) -> None:
+    if isinstance(stmt, S.AllocBuffer):
+        if regions.scope(stmt.buffer) == regions.FRAGMENT:
+            program.fragments.append(stmt.buffer)
+    elif is_parallel(stmt):
+        program.nests.append(parallel_nest(stmt))
+    elif is_reduction(stmt) and (direct := direct_reduction(stmt, shared)) is not None:
+        program.reductions.append(direct)
+    else:
+        _collect_others(stmt, shared, program)
+
+
+def _collect_others(stmt: S.Stmt, shared: frozenset[ir.Var], program: Program) -> None:
+    inner = visit.children(stmt)
+    if not inner:
+        program.block_accesses.extend(accesses(stmt))
+    for name in ("condition", "min", "extent", "value"):
+        if inner and (expr := getattr(stmt, name, None)) is not None:
+            program.block_accesses.extend(accesses(expr))
+    for child in inner:
+        _collect(child, shared, program)

@@ -1,0 +1,142 @@
+"""Give every iteration of every parallel nest to a thread, as `infer_layouts` decided.
+
+What stands outside of nests is executed by every thread, with one exception: a store to shared or global memory that no
+thread index distinguishes is the block's, and one thread makes it. So a program means the same whether its block runs as
+threads or as one sequential program.
+
+Each piece of parallel work is wrapped in the attribute `tile.phase`, inside which no barrier is needed;
+`insert_barriers` works on the pieces and removes the attribute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import regions, visit
+from tile_core.passes import rebuild
+from tile_core.passes.accesses import uses
+from tile_core.passes.base import PassContext
+from tile_core.passes.infer_layouts import Plan
+from tile_core.passes.nests import direct_reduction, is_parallel, is_reduction, parallel_nest, reduction_call
+from tile_core.passes.thread_nests import emit_nest
+from tile_core.passes.thread_reductions import emit_reduction
+from tile_core.passes.thread_scope import ThreadScope, int32, phase
+
+
+@dataclass(frozen=True)
+class PartitionLoops:
+    """See the module."""
+
+    name: ClassVar[str] = "partition_loops"
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
+        plan: Plan = context.state["infer_layouts"]
+
+        def partition(loop: S.For, mutator: object) -> S.Stmt:
+            if not launch_ir.is_launch(loop):
+                return mutator.default_mutate(loop)  # type: ignore[attr-defined]
+            return _partition(launch_ir.from_stmt(loop), plan, context).to_stmt()
+
+        return func.with_body(visit.mutate(func.body, (S.For, partition)), func.span)
+
+
+def _partition(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> launch_ir.Launch:
+    x, y, z = launch.thread_vars
+    nx, ny, _nz = launch.threads
+    single = launch.threads[1:] == (1, 1)
+    thread: ir.Expr = x if single else tirx.Var("thread", "int32")
+    scope = ThreadScope(
+        plan=plan,
+        thread=thread,
+        block=prod(launch.threads),
+        warp=context.capabilities.warp_size,
+        vector_bytes=context.capabilities.vector_bytes,
+        thread_vars=launch.thread_vars,
+    )
+    body = _Block(scope).stmt(launch.body)
+    head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
+    head += scope.alignment_binds()
+    head += [S.AllocBuffer(buffer) for buffer in scope.workspaces]
+    values = {name: getattr(launch, name) for name in launch.__dataclass_fields__}
+    return launch_ir.Launch(**values | {"body": visit.sequence([*head, body])})
+
+
+class _Block:
+    """Statements at block level: all threads pass here."""
+
+    def __init__(self, scope: ThreadScope) -> None:
+        self._scope = scope
+        self._per_thread: set[ir.Var] = {*scope.thread_vars}
+        self._branches = 0
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.SeqStmt):
+            return visit.sequence([self.stmt(part) for part in stmt.seq], stmt.span)
+        if is_parallel(stmt):
+            return phase(emit_nest(self._scope, parallel_nest(stmt)))
+        if is_reduction(stmt):
+            return self._reduction(stmt)
+        if isinstance(stmt, S.AllocBuffer):
+            return self._scope.allocate(stmt)
+        if isinstance(stmt, S.BufferStore | S.Evaluate):
+            return self._leaf(stmt)
+        return self._nested(stmt)
+
+    def _reduction(self, stmt: S.AttrStmt) -> S.Stmt:
+        shared = frozenset(self._scope.shared)
+        if direct_reduction(stmt, shared) is None:
+            return self.stmt(stmt.body)
+        return emit_reduction(self._scope, reduction_call(stmt))
+
+    def _leaf(self, stmt: S.BufferStore | S.Evaluate) -> S.Stmt:
+        rewritten = self._scope.rewrite(stmt, {}, 0)
+        if not self._is_for_the_block(rewritten):
+            return rewritten
+        first = E.EQ(self._scope.thread, int32(0))
+        return phase(S.IfThenElse(first, rewritten, None, stmt.span))
+
+    def _is_for_the_block(self, stmt: S.Stmt) -> bool:
+        """Whether the statement has an effect outside of the thread that nothing makes a thread's own."""
+        if self._scope.block == 1 or self._branches:
+            return False
+        if isinstance(stmt, S.BufferStore):
+            effect = regions.scope(stmt.buffer) in (regions.GLOBAL, *regions.SHARED)
+        else:
+            effect = isinstance(stmt.value, ir.Call) and not isinstance(stmt.value, E.IntImm)
+        return effect and not uses(stmt, tuple(self._per_thread))
+
+    def _nested(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.For):
+            bounds = {name: self._value(getattr(stmt, name)) for name in ("min", "extent")}
+            return rebuild.loop(stmt, **bounds, body=self.stmt(stmt.body))
+        if isinstance(stmt, S.IfThenElse):
+            return self._branch(stmt)
+        if isinstance(stmt, S.While):
+            return S.While(self._value(stmt.condition), self.stmt(stmt.body), stmt.span)
+        if isinstance(stmt, S.AttrStmt):
+            return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, self.stmt(stmt.body), stmt.span)
+        if isinstance(stmt, S.Bind):
+            if uses(stmt.value, tuple(self._per_thread)):
+                self._per_thread.add(stmt.var)
+            return S.Bind(stmt.var, self._value(stmt.value), stmt.span)
+        return self._scope.rewrite(stmt, {}, 0)
+
+    def _branch(self, stmt: S.IfThenElse) -> S.Stmt:
+        """A branch on a thread's own value says itself which threads run it."""
+        own = uses(stmt.condition, tuple(self._per_thread))
+        self._branches += own
+        then = self.stmt(stmt.then_case)
+        otherwise = None if stmt.else_case is None else self.stmt(stmt.else_case)
+        self._branches -= own
+        return S.IfThenElse(self._value(stmt.condition), then, otherwise, stmt.span)
+
+    def _value(self, expr: ir.Expr) -> ir.Expr:
+        return self._scope.rewrite(expr, {}, 0)

@@ -1,0 +1,181 @@
+"""A reduction between two fragments in registers: each thread its own part, then the threads of a group together.
+
+Threads of a group that lie side by side in one warp exchange by shuffles. Any other group (a count that is no power of
+two, several warps) goes through shared memory, warps first where the group is made of whole ones. Nothing is assumed of
+the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.ir import visit
+from tile_core.ops.base import OpCall
+from tile_core.ops.build import Cell, Tile, cast, number
+from tile_core.ops.reduce import accumulation_dtype, axis_of, kind_of
+from tile_core.passes.thread_nests import step_variables
+from tile_core.passes.thread_scope import ThreadScope, guarded, int32, phase, shuffle_xor
+
+Combine = Callable[[ir.Expr, ir.Expr], ir.Expr]
+
+
+def emit_reduction(scope: ThreadScope, call: OpCall) -> S.Stmt:
+    """The statements for one checked `tile.reduce` whose operands are whole fragments in registers."""
+    return _Reduction(scope, call).result()
+
+
+class _Reduction:
+    def __init__(self, scope: ThreadScope, call: OpCall) -> None:
+        self._scope, self._call, self._span = scope, call, call.span
+        self._src = scope.registers[call.region("src").source]
+        self._dst = scope.registers[call.region("dst").source]
+        self._group = scope.plan.groups[call.region("src").source]
+        self._axis = axis_of(call)
+        self._kind = kind_of(call)
+        src, dst = Tile(call.region("src")), Tile(call.region("dst"))
+        self._src_dtype, self._dst_dtype = src.dtype, dst.dtype
+        self._dtype = accumulation_dtype(self._kind, src.dtype, dst.dtype)
+        self._nan = bool(call.attrs.get("nan_propagate", 0))
+        self._reduced = self._reduced_class()
+        self._total = Cell.new("total", self._dtype)
+
+    def _reduced_class(self) -> int | None:
+        """The class of the reduced axis; `None` for an axis of extent 1 that nothing walks."""
+        missing = set(self._src.placement.classes) - set(self._dst.placement.classes)
+        assert len(missing) <= 1
+        return next(iter(missing), None)
+
+    def result(self) -> S.Stmt:
+        """A loop over the outputs of a thread."""
+        kept = [number for number in self._src.placement.classes if number != self._reduced]
+        counts = [self._steps(number) for number in kept]
+        variables = dict(zip(kept, step_variables(len(kept)), strict=True))
+        lanes = self._group.lanes[kept[-1]] if kept and kept[-1] == len(self._group.extents) - 1 else 1
+        lane: ir.Expr = tirx.Var("lane", "int32") if lanes > 1 else int32(0)
+        body = self._one_output(variables, lane)
+        if lanes > 1:
+            body = S.For(lane, int32(0), int32(lanes), S.ForKind.UNROLLED, body, span=self._span)
+        for variable, count in reversed(list(zip(variables.values(), counts, strict=True))):
+            body = S.For(variable, int32(0), int32(count), S.ForKind.UNROLLED, body, span=self._span)
+        return body
+
+    def _steps(self, number: int) -> int:
+        unit = self._group.threads[number] * self._group.lanes[number]
+        return -(-self._group.extents[number] // unit)
+
+    def _one_output(self, variables: dict[int, ir.Expr], lane: ir.Expr) -> S.Stmt:
+        identity = number(self._kind.identity(self._dtype), self._dtype)
+        parts: list[S.Stmt] = [
+            self._total.declare(self._span),
+            phase(visit.sequence([self._total.set(identity, self._span), self._own_part(variables, lane)])),
+            *self._together(identity),
+            phase(self._store(variables, lane)),
+        ]
+        return visit.sequence(parts, self._span)
+
+    def _own_part(self, variables: dict[int, ir.Expr], lane: ir.Expr) -> S.Stmt:
+        """Combine the registers of this thread that belong to the output."""
+        reduced = self._reduced
+        steps = dict(variables)
+        if reduced is None:
+            return self._total.set(self._combine(self._total.get(), self._element(steps, lane)), self._span)
+        step = tirx.Var("part", "int32")
+        steps[reduced] = step
+        lanes = self._group.lanes[reduced]
+        at = tirx.Var("lane", "int32") if lanes > 1 else lane
+        update = self._total.set(self._combine(self._total.get(), self._element(steps, at)), self._span)
+        body = guarded(self._inside(steps, at if lanes > 1 else int32(0), lane), update)
+        if lanes > 1:
+            body = S.For(at, int32(0), int32(lanes), S.ForKind.UNROLLED, body, span=self._span)
+        return S.For(step, int32(0), int32(self._steps(reduced)), S.ForKind.UNROLLED, body, span=self._span)
+
+    def _inside(self, steps: dict[int, ir.Expr], reduced_lane: ir.Expr, own_lane: ir.Expr) -> list[ir.Expr]:
+        """Conditions under which a register holds an element of the tile."""
+        group, found = self._group, []
+        if group.used < group.block:
+            found.append(E.LT(self._scope.thread, int32(group.used)))
+        for number in self._src.placement.classes:
+            unit = group.threads[number] * group.lanes[number]
+            if group.extents[number] % unit == 0:
+                continue
+            lane = reduced_lane if number == self._reduced else own_lane
+            first = (steps[number] * group.threads[number] + self._digit(number)) * group.lanes[number]
+            index = first + lane if group.lanes[number] > 1 else first
+            found.append(E.LT(index, int32(group.extents[number])))
+        return found
+
+    def _digit(self, number: int) -> ir.Expr:
+        position = tirx.floordiv(self._scope.thread, int32(self._group.strides[number]))
+        return tirx.floormod(position, int32(self._group.threads[number]))
+
+    def _element(self, steps: dict[int, ir.Expr], lane: ir.Expr) -> ir.Expr:
+        register = self._scope.register(self._call.region("src").source, steps, lane)
+        value = tirx.BufferLoad(self._src.array, [register])
+        if self._kind.logical:
+            return E.NE(value, number(0, self._src_dtype))
+        value = cast(value, self._dtype)
+        return tirx.abs(value) if self._kind.absolute else value
+
+    def _combine(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
+        return self._kind.combine(a, b, self._nan)
+
+    def _together(self, identity: ir.Expr) -> list[S.Stmt]:
+        """Combine over the threads of the group, so that each of them has the result."""
+        if self._reduced is None:
+            return []
+        count, stride = self._group.threads[self._reduced], self._group.strides[self._reduced]
+        if count == 1:
+            return []
+        whole_warps = count % self._scope.warp == 0 and stride == 1
+        if stride == 1 and count & (count - 1) == 0 and count <= self._scope.warp:
+            return self._shuffles(count)
+        if whole_warps:
+            leaders = count // self._scope.warp
+            return [*self._shuffles(self._scope.warp), *self._through_memory(leaders, self._scope.warp, identity)]
+        return self._through_memory(count, stride, identity)
+
+    def _shuffles(self, count: int) -> list[S.Stmt]:
+        found: list[S.Stmt] = []
+        distance = count // 2
+        while distance:
+            other = shuffle_xor(self._total.get(), distance)
+            found.append(self._total.set(self._combine(self._total.get(), other), self._span))
+            distance //= 2
+        return found
+
+    def _through_memory(self, count: int, stride: int, identity: ir.Expr) -> list[S.Stmt]:
+        """Every thread leaves its value in shared memory and reads those of its group's `count` members.
+
+        Members lie `stride` threads apart; the thread of a member with the same remainder stands for it.
+        """
+        thread = self._scope.thread
+        workspace = self._scope.workspace("reduce", self._dtype.tvm, self._scope.block)
+        member = tirx.Var("member", "int32")
+        digit = tirx.floormod(tirx.floordiv(thread, int32(stride)), int32(count))
+        first = thread - digit * stride
+        value = tirx.BufferLoad(workspace, [first + member * stride])
+        gather = S.For(
+            member,
+            int32(0),
+            int32(count),
+            S.ForKind.SERIAL,
+            self._total.set(self._combine(self._total.get(), value), self._span),
+            span=self._span,
+        )
+        reading = visit.sequence([self._total.set(identity, self._span), gather])
+        if self._group.used < self._group.block:
+            reading = S.IfThenElse(E.LT(thread, int32(self._group.used)), reading, None, self._span)
+        return [phase(S.BufferStore(workspace, self._total.get(), [thread], self._span)), phase(reading)]
+
+    def _store(self, variables: dict[int, ir.Expr], lane: ir.Expr) -> S.Stmt:
+        register = self._scope.register(self._call.region("dst").source, variables, lane)
+        old = cast(tirx.BufferLoad(self._dst.array, [register]), self._dtype)
+        clear = bool(self._call.attrs.get("clear", 1))
+        value = self._total.get() if clear else self._combine(self._total.get(), old)
+        return S.BufferStore(self._dst.array, cast(value, self._dst_dtype), [register], self._span)
+
+

@@ -1,0 +1,148 @@
+"""What the parts of `partition_loops` share: the threads of a launch, the storage of tiles, and how an access is rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.ir import regions, visit
+from tile_core.ir.ops import tile_op
+from tile_core.passes.infer_layouts import Placement, Plan
+
+PHASE = "tile.phase"
+"""Attribute around statements between which no barrier is needed: one piece of parallel work."""
+
+Values = Mapping[ir.Var, ir.Expr]
+
+
+def int32(value: int) -> ir.Expr:
+    """An int32 constant."""
+    return E.IntImm("int32", value)
+
+
+def phase(stmt: S.Stmt) -> S.Stmt:
+    """`stmt` as one piece of parallel work."""
+    return S.AttrStmt(int32(0), PHASE, int32(1), stmt, stmt.span)
+
+
+def guarded(conditions: list[ir.Expr], stmt: S.Stmt) -> S.Stmt:
+    """`stmt` under all of `conditions`."""
+    if not conditions:
+        return stmt
+    return S.IfThenElse(conjunction(conditions), stmt, None, stmt.span)
+
+
+def conjunction(conditions: list[ir.Expr]) -> ir.Expr:
+    """All of a non-empty list."""
+    whole = conditions[0]
+    for condition in conditions[1:]:
+        whole = E.And(whole, condition)
+    return whole
+
+
+def shuffle_xor(value: ir.Expr, distance: int) -> ir.Expr:
+    """The value that the lane whose number differs by `distance` (exclusive or) holds."""
+    return ir.Call(tile_op("tile.shuffle_xor"), [value, int32(distance)], ret_ty=value.ty)
+
+
+def is_aligned(buffer: ir.Var, size: int) -> ir.Expr:
+    """Whether the first element of `buffer` lies at a multiple of `size` bytes."""
+    zeros = [E.IntImm(extent.ty, 0) for extent in buffer.shape]
+    address = tirx.address_of(tirx.BufferLoad(buffer, zeros))
+    return ir.Call(tile_op("tile.is_aligned", pure=True), [address, int32(size)], ret_ty=ir.PrimType("bool"))
+
+
+@dataclass
+class Registers:
+    """A fragment in registers: its per-thread array and the mapping of its elements."""
+
+    array: ir.Var
+    placement: Placement
+
+
+@dataclass
+class ThreadScope:
+    """One launch: `thread` is the linear thread index, `block` the number of threads."""
+
+    plan: Plan
+    thread: ir.Expr
+    block: int
+    warp: int
+    vector_bytes: int
+    thread_vars: tuple[ir.Var, ...]
+    registers: dict[ir.Var, Registers] = field(default_factory=dict)
+    shared: dict[ir.Var, ir.Var] = field(default_factory=dict)
+    aligned: dict[ir.Var, ir.Var] = field(default_factory=dict)
+    workspaces: list[ir.Var] = field(default_factory=list)
+
+    def allocate(self, alloc: S.AllocBuffer) -> S.Stmt:
+        """The allocation of a tile where the plan wants it."""
+        buffer = alloc.buffer
+        if regions.scope(buffer) != regions.FRAGMENT:
+            return alloc
+        placement = self.plan.fragments.get(buffer)
+        if placement is None:
+            self.shared[buffer] = _copy_of(buffer, list(buffer.shape), regions.SHARED[0])
+            return S.AllocBuffer(self.shared[buffer], span=alloc.span)
+        array = _copy_of(buffer, [int32(placement.mapping.registers)], regions.LOCAL)
+        self.registers[buffer] = Registers(array, placement)
+        return S.AllocBuffer(array, span=alloc.span)
+
+    def alignment_flag(self, buffer: ir.Var) -> ir.Expr | None:
+        """The name that says whether a tensor's first element is aligned for vectors; `None` for memory that always is."""
+        if regions.scope(buffer) != regions.GLOBAL:
+            return None
+        if buffer not in self.aligned:
+            self.aligned[buffer] = tirx.Var(f"{buffer.name}_is_aligned", "bool")
+        return self.aligned[buffer]
+
+    def alignment_binds(self) -> list[S.Stmt]:
+        """The definitions of the flags in use."""
+        return [S.Bind(flag, is_aligned(buffer, self.vector_bytes)) for buffer, flag in self.aligned.items()]
+
+    def workspace(self, name: str, dtype: str, elements: int) -> ir.Var:
+        """A fresh shared buffer."""
+        buffer = tirx.decl_buffer((elements,), dtype, f"{name}_{len(self.workspaces)}", scope=regions.SHARED[0])
+        self.workspaces.append(buffer)
+        return buffer
+
+    def rewrite(self, root: Any, steps: Mapping[int, ir.Expr], lane: ir.Expr | int) -> Any:
+        """Accesses of fragments under `root` as accesses of their storage, for a thread at `steps` (by class) and `lane`."""
+
+        def place(buffer: ir.Var, indices: list[ir.Expr]) -> tuple[ir.Var, list[ir.Expr]]:
+            if buffer in self.shared:
+                return self.shared[buffer], indices
+            if buffer in self.registers:
+                return self.registers[buffer].array, [self.register(buffer, steps, lane)]
+            return buffer, indices
+
+        def load(node: ir.TensorLoad, mutator: Any) -> ir.Expr:
+            indices = [mutator.mutate(index) for index in node.indices]
+            return tirx.BufferLoad(*place(node.source, indices))
+
+        def store(node: S.BufferStore, mutator: Any) -> S.Stmt:
+            indices = [mutator.mutate(index) for index in node.indices]
+            buffer, at = place(node.buffer, indices)
+            return S.BufferStore(buffer, mutator.mutate(node.value), at, node.span)
+
+        return visit.mutate(root, (S.BufferStore, store), (ir.TensorLoad, load))
+
+    def register(self, buffer: ir.Var, steps: Mapping[int, ir.Expr], lane: ir.Expr | int) -> ir.Expr:
+        """The register of the element of `buffer` that belongs to `steps` and `lane`."""
+        placement = self.registers[buffer].placement
+        mapping = placement.mapping
+        if not placement.classes:
+            return int32(0)
+        # A flat group has one step counter; an axis-by-axis one has one for each of the fragment's classes.
+        own = [steps[number] for number in placement.classes[: len(mapping.steps)]]
+        position = mapping.register(own, lane if mapping.vector > 1 else 0)
+        return int32(position) if isinstance(position, int) else position
+
+
+def _copy_of(buffer: ir.Var, shape: list[ir.Expr], scope: str) -> ir.Var:
+    return tirx.decl_buffer(shape, str(buffer.dtype), str(buffer.name), scope=scope)

@@ -1,0 +1,19 @@
+"""The CPU's dialect of the tile language: the portable names, with a `Kernel` that knows no threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile_core.language import dialect
+
+DIALECT = dialect("CPU", __name__, {"tile_cpu.language.kernel": ("Kernel",)})
+
+__all__ = list(DIALECT.exports)  # noqa: PLE0605 - the names are data, resolved on first use
+
+
+def __getattr__(name: str) -> Any:
+    return DIALECT.lookup(name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
