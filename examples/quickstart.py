@@ -104,8 +104,8 @@ class Workload:
 
     name: str
     program: object
-    inputs: tuple[torch.Tensor, ...]
-    output: torch.Tensor
+    inputs: Callable[[str], tuple[torch.Tensor, ...]]
+    output: Callable[[str], torch.Tensor]
     reference: Callable[..., torch.Tensor]
     peer: Callable[..., object]
     tolerance: float
@@ -113,65 +113,60 @@ class Workload:
     unit: str
 
 
-def workloads(size: str, device: str) -> list[Workload]:
-    """The four workloads; `small` divides every extent so that a laptop finishes in a second."""
+def gemm_workload(n: int, dtype: torch.dtype, tolerance: float) -> Workload:
+    """C = relu(A @ B) of n × n matrices, against torch's two calls."""
+    name = str(dtype).removeprefix("torch.")
+    return Workload(
+        name=f"GEMM + ReLU {n}³ {name}",
+        program=gemm_relu(n, n, n, name),
+        inputs=lambda device: (torch.randn(n, n).to(device, dtype), torch.randn(n, n).to(device, dtype)),
+        output=lambda device: torch.empty(n, n, dtype=dtype, device=device),
+        reference=lambda a, b: torch.relu(a.double() @ b.double()),
+        peer=lambda a, b, out: torch.matmul(a, b, out=out).relu_(),
+        tolerance=tolerance,
+        work=2.0 * n**3,
+        unit="GFLOP/s",
+    )
+
+
+def workloads(size: str) -> list[Workload]:
+    """The five rows; `small` shrinks them for a slow machine or the interpreter."""
     n, rows, length = (1024, 4096, 2**24 + 1) if size == "full" else (256, 256, 2**16 + 1)
-    torch.manual_seed(0)
-
-    def gemm(dtype: torch.dtype, label: str, tolerance: float) -> Workload:
-        a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-        out, scratch = (torch.empty(n, n, dtype=dtype, device=device) for _ in range(2))
-        return Workload(
-            f"GEMM + ReLU {n}³ {label}",
-            gemm_relu(n, n, n, str(dtype).removeprefix("torch.")),
-            (a, b),
-            out,
-            lambda a, b: torch.relu(a.double() @ b.double()),
-            lambda a, b: torch.matmul(a, b, out=scratch).relu_(),
-            tolerance,
-            2.0 * n**3,
-            "GFLOP/s",
-        )
-
-    x, y = torch.randn(rows, 1003, device=device), torch.empty(rows, 1003, device=device)
-    a, b, c, c2 = (torch.randn(length, device=device) for _ in range(4))
-    z, zo = torch.randn(rows, 1000, device=device), torch.empty(rows, 1000, device=device)
-    w = torch.randn(1000, device=device)
     return [
-        gemm(torch.float32, "float32", 1e-3),
-        gemm(torch.bfloat16, "bfloat16", 0.5),
+        gemm_workload(n, torch.float32, tolerance=1e-3),
+        gemm_workload(n, torch.bfloat16, tolerance=0.5),
         Workload(
-            f"softmax {rows}×1003 float32",
-            softmax(rows, 1003),
-            (x,),
-            y,
-            lambda x: torch.softmax(x.double(), dim=1),
-            lambda x: torch.softmax(x, dim=1),
-            1e-6,
-            2.0 * x.nbytes,
-            "GB/s",
+            name=f"softmax {rows}×1003 float32",
+            program=softmax(rows, 1003),
+            inputs=lambda device: (torch.randn(rows, 1003).to(device),),
+            output=lambda device: torch.empty(rows, 1003, device=device),
+            reference=lambda x: torch.softmax(x.double(), dim=1),
+            peer=lambda x, out: torch.softmax(x, dim=1, out=out),
+            tolerance=1e-6,
+            work=2.0 * rows * 1003 * 4,
+            unit="GB/s",
         ),
         Workload(
-            f"vector add {length} float32",
-            vector_add(length),
-            (a, b),
-            c,
-            lambda a, b: a + b,
-            lambda a, b: torch.add(a, b, out=c2),
-            0.0,
-            3.0 * a.nbytes,
-            "GB/s",
+            name=f"vector add {length} float32",
+            program=vector_add(length),
+            inputs=lambda device: (torch.randn(length).to(device), torch.randn(length).to(device)),
+            output=lambda device: torch.empty(length, device=device),
+            reference=lambda a, b: a + b,
+            peer=lambda a, b, out: torch.add(a, b, out=out),
+            tolerance=0.0,
+            work=3.0 * length * 4,
+            unit="GB/s",
         ),
         Workload(
-            f"RMSNorm {rows}×1000 float32",
-            rms_norm(rows, 1000),
-            (z, w),
-            zo,
-            lambda x, w: x.double() * torch.rsqrt(x.double().square().mean(1, keepdim=True) + 1e-6) * w.double(),
-            lambda x, w: torch.nn.functional.rms_norm(x, (1000,), w, 1e-6),
-            1e-5,
-            2.0 * z.nbytes,
-            "GB/s",
+            name=f"RMSNorm {rows}×1000 float32",
+            program=rms_norm(rows, 1000),
+            inputs=lambda device: (torch.randn(rows, 1000).to(device), torch.randn(1000).to(device)),
+            output=lambda device: torch.empty(rows, 1000, device=device),
+            reference=lambda x, w: x.double() * torch.rsqrt(x.double().square().mean(1, keepdim=True) + 1e-6) * w,
+            peer=lambda x, w, out: torch.nn.functional.rms_norm(x, (1000,), w, 1e-6),
+            tolerance=1e-5,
+            work=2.0 * rows * 1000 * 4,
+            unit="GB/s",
         ),
     ]
 
@@ -196,31 +191,28 @@ def medians(ours: Callable[[], object], peer: Callable[[], object], device: str)
     return statistics.median(mine), statistics.median(theirs)
 
 
-def run(
-    workload: Workload, target: object, device: str, show_source: bool, console: Console
-) -> tuple[tuple[str, ...], bool]:
+def run(workload: Workload, target: object, show_source: bool, console: Console) -> tuple[tuple[str, ...], bool]:
     """Compile, check and time one workload: its row, and whether it was right."""
-    workload.output.fill_(float("nan"))
     start = time.perf_counter()
     kernel = tl.compile(workload.program, target=target)
     compile_ms = (time.perf_counter() - start) * 1e3
     if show_source:
         console.rule(workload.name)
         console.print(kernel.get_kernel_source(), markup=False, highlight=False)
-    kernel(*workload.inputs, workload.output)
-    expected = workload.reference(*workload.inputs)
-    error = (workload.output.double() - expected.double()).abs().max().item()
-    right = error <= workload.tolerance  # NaN compares false
-    mine, theirs = medians(
-        lambda: kernel(*workload.inputs, workload.output), lambda: workload.peer(*workload.inputs), device
-    )
-    rate = workload.work / mine / 1e6
+    torch.manual_seed(0)
+    device = kernel.device
+    inputs, output, scratch = workload.inputs(device), workload.output(device), workload.output(device)
+    output.fill_(float("nan"))
+    kernel(*inputs, output)
+    error = (output.double() - workload.reference(*inputs).double()).abs().max().item()
+    right = error <= workload.tolerance  # false for NaN
+    mine, theirs = medians(lambda: kernel(*inputs, output), lambda: workload.peer(*inputs, scratch), device)
     row = (
         workload.name,
         str(kernel.target),
         f"{error:.1e}" if right else f"[red]{error:.1e} > {workload.tolerance:.0e}[/red]",
         f"{mine:.3f} ms",
-        f"{rate:.0f} {workload.unit}",
+        f"{workload.work / mine / 1e6:.0f} {workload.unit}",
         f"{theirs / mine:.2f}×",
         f"{compile_ms:.0f} ms",
     )
@@ -238,7 +230,6 @@ def main() -> int:
     options = parser.parse_args()
     console = Console()
     target = tl.select_target(options.target)
-    device = tl.device_of(target)
     table = Table(
         "kernel", "target", "largest error", "time", "rate", "torch / ours", "compile", title="tile quickstart"
     )
@@ -246,9 +237,9 @@ def main() -> int:
         column.justify = "right"
     all_right = True
     with console.status("preparing") as status:
-        for workload in workloads(options.size, device):
+        for workload in workloads(options.size):
             status.update(f"compiling {workload.name}")
-            row, right = run(workload, target, device, options.show_source, console)
+            row, right = run(workload, target, options.show_source, console)
             table.add_row(*row)
             all_right &= right
     console.print(table)

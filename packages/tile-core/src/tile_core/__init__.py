@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tile_core.jit.profiler import Profiler as Profiler
     from tile_core.jit.profiler import TensorSupplyType as TensorSupplyType
     from tile_core.settings import settings as settings
+    from tile_core.targets.select import select_target as select_target
     from tile_core.targets.target import Target as Target
 
     __version__: str
@@ -46,6 +47,7 @@ _NAMES = {
     "enable_cache": "tile_core.jit.control",
     "is_cache_enabled": "tile_core.jit.control",
     "par_compile": "tile_core.jit.compile",
+    "select_target": "tile_core.targets.select",
     "set_cache": "tile_core.jit.control",
     "settings": "tile_core.settings",
 }

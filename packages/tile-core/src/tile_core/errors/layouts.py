@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile_core.errors.base import TileError
 
-__all__ = ["LayoutError"]
+__all__ = ["DivergentBarrierError", "LayoutError"]
 
 
 class LayoutError(TileError, ValueError):
@@ -15,3 +15,14 @@ class LayoutError(TileError, ValueError):
     """
 
     code = "TILE-E0601"
+
+
+class DivergentBarrierError(TileError, ValueError):
+    """Threads of a block would have to wait for each other inside of a branch that not all of them take.
+
+    A tile operation on shared memory, or two that depend on each other, stand under a condition on the thread index (or on
+    a value that differs between threads). A barrier there never completes. Move the operations out of the branch, or
+    branch on a value that is the same for the whole block.
+    """
+
+    code = "TILE-E0602"

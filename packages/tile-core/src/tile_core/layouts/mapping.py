@@ -1,0 +1,206 @@
+"""How threads run the iterations of a parallel loop nest: the form of a layout that code is generated from.
+
+A mapping answers, for a thread and its own step counters, which iterations it runs and in which registers their elements
+sit. `fragment()` is the same statement the other way round (element to thread and register), tabulated, against which the
+generated form is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+
+from tile_core.layouts.fragment import Fragment
+from tile_core.layouts.parallel import parallel_fragment
+
+
+Width = int | ir.Expr
+
+
+def ceildiv(a: Any, b: int) -> Any:
+    """`a / b` rounded up, for ints and expressions."""
+    return -(-a // b) if isinstance(a, int) else tirx.floordiv(a + (b - 1), tirx.IntImm(a.ty, b))
+
+
+class Mapping(Protocol):
+    """The iterations of one nest over the threads of a block.
+
+    `vector` consecutive iterations along the last axis are one unit of work; `steps` are the extents of a thread's own
+    loops over units.
+    """
+
+    vector: int
+
+    @property
+    def extents(self) -> tuple[Any, ...]:
+        """Extents of the mapped axes."""
+        ...
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """Extents of a thread's loops: ints, or an expression where the nest's extent is one."""
+        ...
+
+    def indices(self, thread: ir.Expr, step: Sequence[ir.Expr]) -> list[ir.Expr]:
+        """The iteration of lane 0 of a unit; lane `l` adds `l` to the last index."""
+        ...
+
+    def guards(self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], width: Width) -> list[ir.Expr]:
+        """What must hold for the first `width` lanes of a unit (a number or an expression) to be iterations."""
+        ...
+
+    def register(self, step: Sequence[ir.Expr], lane: ir.Expr | int) -> Any:
+        """The register of the element that belongs to an iteration."""
+        ...
+
+    @property
+    def registers(self) -> int:
+        """How many registers a thread needs for a tile with this mapping."""
+        ...
+
+
+@dataclass(frozen=True)
+class FlatMapping:
+    """The free mapping: iterations numbered row-major, vectors dealt to the threads in turn.
+
+    With constant extents, lanes stay inside of a row: `vector` divides the last extent unless there is one axis.
+    """
+
+    extents: tuple[Any, ...]
+    threads: int
+    vector: int = 1
+
+    def __post_init__(self) -> None:
+        last = self.extents[-1]
+        if len(self.extents) > 1 and isinstance(last, int) and last % self.vector:
+            raise ValueError(f"vectors of {self.vector} would leave rows of {last}")
+
+    @property
+    def total(self) -> Any:
+        """The number of iterations."""
+        return prod(self.extents[1:], start=self.extents[0])
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """One loop over the vectors of a thread."""
+        return (ceildiv(self.total, self.threads * self.vector),)
+
+    def indices(self, thread: ir.Expr, step: Sequence[ir.Expr]) -> list[ir.Expr]:
+        """Row-major index of the first lane, taken apart."""
+        flat = (step[0] * self.threads + thread) * self.vector
+        if len(self.extents) == 1:
+            return [flat]
+        indices: list[ir.Expr] = []
+        for extent in reversed(self.extents[1:]):
+            indices.append(tirx.floormod(flat, _immediate(extent)))
+            flat = tirx.floordiv(flat, _immediate(extent))
+        return [flat, *reversed(indices)]
+
+    def guards(self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], width: Width) -> list[ir.Expr]:
+        """One comparison on the flat number; none where the threads divide the work."""
+        unit = self.threads * self.vector
+        if isinstance(self.total, int) and self.total % unit == 0:
+            return []
+        flat = (step[0] * self.threads + thread) * self.vector
+        return [E.LE(flat + width, _immediate(self.total))]
+
+    def register(self, step: Sequence[ir.Expr], lane: ir.Expr | int) -> Any:
+        """Vectors one behind the other."""
+        return step[0] * self.vector + lane
+
+    @property
+    def registers(self) -> int:
+        """Vectors of a thread times lanes."""
+        return int(self.steps[0]) * self.vector
+
+    def fragment(self) -> Fragment:
+        """The tabulated form."""
+        return parallel_fragment(self.extents, self.threads, self.vector)
+
+
+@dataclass(frozen=True)
+class SplitMapping:
+    """Threads dealt to the axes separately: what a tile needs that is reduced or broadcast along an axis.
+
+    Axis `a` of extent `extents[a]` is run by `axis_threads[a]` threads, a thread's digit along it being
+    `thread // strides[a] % axis_threads[a]`. Threads beyond `used` have no work.
+    """
+
+    extents: tuple[int, ...]
+    axis_threads: tuple[int, ...]
+    strides: tuple[int, ...]
+    used: int
+    threads: int
+    vector: int = 1
+
+    def _lanes(self, axis: int) -> int:
+        return self.vector if axis == len(self.extents) - 1 else 1
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """One loop an axis."""
+        return tuple(
+            ceildiv(extent, threads * self._lanes(axis))
+            for axis, (extent, threads) in enumerate(zip(self.extents, self.axis_threads, strict=True))
+        )
+
+    def digit(self, thread: ir.Expr, axis: int) -> ir.Expr:
+        """The thread's position along `axis`."""
+        count, stride = self.axis_threads[axis], self.strides[axis]
+        if count == 1:
+            return tirx.IntImm("int32", 0)
+        quotient = thread if stride == 1 else tirx.floordiv(thread, _immediate(stride))
+        return quotient if stride * count >= self.threads else tirx.floormod(quotient, _immediate(count))
+
+    def indices(self, thread: ir.Expr, step: Sequence[ir.Expr]) -> list[ir.Expr]:
+        """Axis by axis: step, digit, lane."""
+        return [
+            (step[axis] * self.axis_threads[axis] + self.digit(thread, axis)) * self._lanes(axis)
+            for axis in range(len(self.extents))
+        ]
+
+    def guards(self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], width: Width) -> list[ir.Expr]:
+        """A comparison for the spare threads and one for each axis that its threads do not divide."""
+        found: list[ir.Expr] = []
+        if self.used < self.threads:
+            found.append(E.LT(thread, _immediate(self.used)))
+        for axis, extent in enumerate(self.extents):
+            if extent % (self.axis_threads[axis] * self._lanes(axis)):
+                reach = width if axis == len(self.extents) - 1 else 1
+                found.append(E.LE(index[axis] + reach, _immediate(extent)))
+        return found
+
+    def register(self, step: Sequence[ir.Expr], lane: ir.Expr | int) -> Any:
+        """Row-major over the steps, lanes innermost."""
+        position: Any = 0
+        for axis, count in enumerate(self.steps):
+            position = position * count + step[axis]
+        return position * self.vector + lane
+
+    @property
+    def registers(self) -> int:
+        """Steps along every axis times lanes."""
+        return prod(self.steps) * self.vector
+
+    def fragment(self) -> Fragment:
+        """The tabulated form, without replicas along axes that the tile lacks."""
+        lanes = [self._lanes(axis) for axis in range(len(self.extents))]
+
+        def thread(index: Sequence[Any], replica: Any) -> Any:
+            digits = (i // lanes[axis] % self.axis_threads[axis] for axis, i in enumerate(index))
+            return sum(digit * stride for digit, stride in zip(digits, self.strides, strict=True))
+
+        def register(index: Sequence[Any]) -> Any:
+            step = [i // (lanes[axis] * self.axis_threads[axis]) for axis, i in enumerate(index)]
+            return self.register(step, index[-1] % self.vector)
+
+        return Fragment.of(self.extents, thread, register)
+
+
+def _immediate(value: Any) -> ir.Expr:
+    return tirx.IntImm("int32", value) if isinstance(value, int) else value

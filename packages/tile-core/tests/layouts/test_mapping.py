@@ -1,0 +1,51 @@
+"""The generated form of a mapping against its tabulated one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from tvm import tirx
+
+from tile_core.layouts.mapping import FlatMapping, SplitMapping
+from tile_core.layouts.tabulate import evaluate
+
+CASES = [
+    FlatMapping((64,), threads=8, vector=2),
+    FlatMapping((8, 8), threads=8, vector=2),
+    FlatMapping((100,), threads=32, vector=4),
+    FlatMapping((3, 50), threads=64, vector=2),
+    FlatMapping((5, 7, 3), threads=33),
+    SplitMapping((4, 64), axis_threads=(4, 8), strides=(8, 1), used=32, threads=32, vector=2),
+    SplitMapping((5, 37), axis_threads=(3, 8), strides=(8, 1), used=24, threads=31, vector=4),
+    SplitMapping((1, 33), axis_threads=(1, 32), strides=(32, 1), used=32, threads=33),
+    SplitMapping((9,), axis_threads=(4,), strides=(8,), used=32, threads=32),
+]
+
+
+@pytest.mark.parametrize("mapping", CASES, ids=str)
+def test_a_thread_runs_what_the_table_says_it_owns(mapping) -> None:
+    """Every iteration is run, in the thread and register that the fragment names, and no other is."""
+    thread = tirx.Var("t", "int32")
+    steps = [tirx.Var(f"s{axis}", "int32") for axis in range(len(mapping.steps))]
+    index = mapping.indices(thread, steps)
+    fragment = mapping.fragment()
+    seen: dict[tuple[int, ...], set[int]] = {}
+    for t in range(mapping.threads):
+        for step in product(*map(range, mapping.steps)):
+            values = {thread: t, **dict(zip(steps, step, strict=True))}
+            for lane in range(mapping.vector):
+                guards = mapping.guards(thread, steps, index, lane + 1)
+                if not all(evaluate(guard, values) for guard in guards):
+                    continue
+                at = [int(evaluate(i, values)) for i in index]
+                at[-1] += lane
+                register = mapping.register(step, lane)
+                assert fragment.local_table[tuple(at)] == register < mapping.registers
+                seen.setdefault(tuple(at), set()).add(t)
+    assert len(seen) == fragment.elements
+    for at, owners in seen.items():
+        expected = set(fragment.thread_table[at].tolist())
+        assert expected <= owners
+        if isinstance(mapping, FlatMapping):
+            assert owners == expected
