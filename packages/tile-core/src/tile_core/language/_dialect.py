@@ -33,6 +33,7 @@ class Dialect:
     name: str
     module: str
     homes: Mapping[str, str]
+    unimplemented: frozenset[str] = frozenset()
 
     @cached_property
     def exports(self) -> tuple[str, ...]:
@@ -44,6 +45,7 @@ class Dialect:
 
         Raises:
             DialectNameError: the dialect has no such name. It says which installed dialect has.
+            DialectNameUnimplementedError: the dialect will have the name.
         """
         home = self.homes.get(name)
         if home is None:
@@ -55,19 +57,33 @@ class Dialect:
     def _refuse(self, name: str) -> None:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
+        from tile_core.errors.backends import DialectNameUnimplementedError
         from tile_core.errors.frontend import DialectNameError
         from tile_core.frontend.positions import caller_span
 
+        if name in self.unimplemented:
+            raise DialectNameUnimplementedError(
+                f"{name!r} of the {self.name} language is not implemented yet",
+                remedy="use a portable name: dir(T) lists what there is",
+                span=caller_span(),
+            )
         raise DialectNameError(
             f"the {self.name} language has no name {name!r}", remedy=_remedy(self, name), span=caller_span()
         )
 
 
-def dialect(name: str, module: str, own: Names | None = None, *, without: Iterable[str] = ()) -> Dialect:
+def dialect(
+    name: str,
+    module: str,
+    own: Names | None = None,
+    *,
+    without: Iterable[str] = (),
+    unimplemented: Iterable[str] = (),
+) -> Dialect:
     """The dialect called `name` of the language module `module`.
 
-    `own` maps a module to the names that it defines, which add to the portable ones or replace them; `without` are portable names that
-    the backend cannot have.
+    `own` maps a module to the names that it defines, which add to the portable ones or replace them; `without` are
+    portable names that the backend cannot have; `unimplemented` are names of the dialect that do not exist yet.
 
     >>> "copy" in dialect("example", "tile_example.language", {"tile_example.language.ws": ("ws",)}).exports
     True
@@ -77,11 +93,11 @@ def dialect(name: str, module: str, own: Names | None = None, *, without: Iterab
         homes.pop(each, None)
     homes.update({each: home for home, names in (own or {}).items() for each in names})
     _protect(module, homes)
-    return Dialect(name, module, homes)
+    return Dialect(name, module, homes, frozenset(unimplemented) - homes.keys())
 
 
 def _protect(module: str, homes: Mapping[str, str]) -> None:
-    """Keep the import system from putting a submodule in the place of a name: `T.copy` is a function, `copy.py` defines it."""
+    """Keep the import system from putting a submodule in the place of a name: `copy.py` defines the function `T.copy`."""
     loaded = sys.modules.get(module)
     if loaded is None:
         return

@@ -1,0 +1,18 @@
+"""The Ascend dialect: the portable language, whose `Kernel` takes `prelude` and exactly one extent here.
+
+Names of the vendor's hardware that do not exist yet are refused by name.
+"""
+
+from __future__ import annotations
+
+from tile_ascend.language.unimplemented import UNIMPLEMENTED
+from tile_core.language import dialect
+
+DIALECT = dialect("Ascend", __name__, {"tile_ascend.language.kernel": ("Kernel",)}, unimplemented=UNIMPLEMENTED)
+
+__all__ = list(DIALECT.exports)
+__getattr__ = DIALECT.lookup
+
+
+def __dir__() -> list[str]:
+    return list(DIALECT.exports)

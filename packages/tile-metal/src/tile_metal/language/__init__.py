@@ -1,0 +1,18 @@
+"""The Metal dialect: the portable language, whose `Kernel` takes `threads` and `prelude` here.
+
+Names of the vendor's hardware that do not exist yet are refused by name.
+"""
+
+from __future__ import annotations
+
+from tile_core.language import dialect
+from tile_metal.language.unimplemented import UNIMPLEMENTED
+
+DIALECT = dialect("Metal", __name__, {"tile_metal.language.kernel": ("Kernel",)}, unimplemented=UNIMPLEMENTED)
+
+__all__ = list(DIALECT.exports)
+__getattr__ = DIALECT.lookup
+
+
+def __dir__() -> list[str]:
+    return list(DIALECT.exports)
