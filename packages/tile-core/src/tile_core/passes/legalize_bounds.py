@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import tvm
+import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
@@ -199,7 +199,7 @@ def _safe_values(body: S.Stmt) -> dict[ir.Var, ir.Expr]:
 def _marked(guards: list[ir.Expr]) -> ir.Expr:
     unique: list[ir.Expr] = []
     for part in (part for guard in guards for part in conjuncts(guard)):
-        if not any(tvm.ir.structural_equal(part, seen) for seen in unique):
+        if not any(tvm_ffi.structural_equal(part, seen) for seen in unique):
             unique.append(part)
     condition = unique[0]
     for guard in unique[1:]:
