@@ -127,10 +127,25 @@ def _blocks(symbol: str, loop: S.For, captured: Sequence[ir.Var]) -> tirx.PrimFu
     cells = tirx.Var("cells", "handle")
     begin, end = tirx.Var("begin", "int64"), tirx.Var("end", "int64")
     names = [_unpack(cells, position, var) for position, var in enumerate(captured)]
-    run = S.For(loop.loop_var, begin, end - begin, S.ForKind.SERIAL, loop.body, span=loop.span)
+    tiles, body = _leading_allocations(loop.body)
+    run = S.For(loop.loop_var, begin, end - begin, S.ForKind.SERIAL, body, span=loop.span)
     done = S.Return(tirx.IntImm("int32", 0))
-    body = visit.sequence([*names, run, done], loop.span)
+    body = _on_host_device(visit.sequence([*names, *tiles, run, done], loop.span))
     return tirx.PrimFunc([cells, begin, end], body, ir.PrimType("int32")).with_attr("global_symbol", symbol)
+
+
+def _leading_allocations(body: S.Stmt) -> tuple[list[S.Stmt], S.Stmt]:
+    """The allocations at the top of a body, which serve all blocks of a range, and the rest."""
+    stmts = list(body.seq) if isinstance(body, S.SeqStmt) else [body]
+    count = next((at for at, stmt in enumerate(stmts) if not isinstance(stmt, S.AllocBuffer)), len(stmts))
+    return stmts[:count], visit.sequence(stmts[count:], body.span)
+
+
+def _on_host_device(body: S.Stmt) -> S.Stmt:
+    """What TVM asks of a function that allocates a workspace: the DLPack device, 1 for the host."""
+    default = ir.StringImm("default")
+    body = S.AttrStmt(default, "device_type", tirx.IntImm("int32", 1), body)
+    return S.AttrStmt(default, "device_id", tirx.IntImm("int32", 0), body)
 
 
 def _launch(index: int, loop: S.For, captured: Sequence[ir.Var]) -> S.Stmt:
