@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 
 import pytest
 from hypothesis import settings
-from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 TIERS = ("null", "compile", "emulate", "device")
 
@@ -15,7 +16,18 @@ TIERS = ("null", "compile", "emulate", "device")
 settings.register_profile("tile", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("tile")
 
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"]).pytest()
+
+def run_snippet(example: Example) -> None:
+    """Run a Python block of a page. Its text is registered as a source, since kernels are traced from their source."""
+    name = f"{example.path}:{example.line}"
+    source = str(example.parsed)
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec", dont_inherit=True), example.namespace)  # noqa: S102
+
+
+pytest_collect_file = Sybil(
+    parsers=[CodeBlockParser(language="python", evaluator=run_snippet), SkipParser()], patterns=["*.md"]
+).pytest()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
