@@ -25,7 +25,9 @@ def build(*functions: tirx.PrimFunc, device_type: int = 1) -> dict[str, object]:
     module = transform.BindTarget(target)(tvm.IRModule(named))
     for step in _BEFORE:
         module = step()(module)
-    entries = {str(var.name_hint): packed_entry(func, device_type=device_type) for var, func in module.functions.items()}
+    entries = {
+        str(var.name_hint): packed_entry(func, device_type=device_type) for var, func in module.functions.items()
+    }
     module = tvm.IRModule(entries)
     for step in _AFTER:
         module = step()(module)

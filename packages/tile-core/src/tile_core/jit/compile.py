@@ -85,7 +85,7 @@ def compile(  # noqa: A001 - the language's own name for it
             remedy="decorate the function with @T.prim_func; call a @tl.jit function instead of compiling it",
         )
     signature = read_signature(func)
-    returned = _attribute(func, OUT_IDX)
+    returned = tuple(int(position) for position in _attribute(func, OUT_IDX))
     check_no_returned_outputs(out_idx, returned)
     outputs = normalize_out_idx(returned or out_idx, signature)
     request = _request(func, target, pass_configs, compile_flags, execution)

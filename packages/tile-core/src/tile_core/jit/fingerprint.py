@@ -65,7 +65,6 @@ def _settings() -> dict[str, Any]:
     return values
 
 
-@functools.cache
 def compiler_stamp() -> dict[str, Any]:
     """What compiles: machine, libraries, and every distribution that may take part with a digest of its sources."""
     return {
@@ -90,12 +89,9 @@ def _distributions() -> dict[str, list[str]]:
 @functools.cache
 def source_digest(package: str) -> str:
     """A digest of the sources of an importable package, by relative path and content; empty for one without files."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return ""
     digest = hashlib.sha256()
-    for root in sorted(map(Path, spec.submodule_search_locations)):
-        for path in sorted(root.rglob("*")):
+    for root in _roots(package):
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.suffix in _SOURCES and path.is_file():
                 content = path.read_bytes()
                 digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
@@ -103,6 +99,19 @@ def source_digest(package: str) -> str:
     return digest.hexdigest()
 
 
+def _roots(package: str) -> list[Path]:
+    """The directories of a package, or the file of a module."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # a module made at run time
+        return []
+    if spec is None:
+        return []
+    places = spec.submodule_search_locations or [spec.origin or ""]
+    return sorted(Path(place) for place in places)
+
+
+@functools.cache
 def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)

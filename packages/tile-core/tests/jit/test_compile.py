@@ -1,0 +1,156 @@
+"""`compile`: targets, options, caches in memory and on disk, parallel compiles, what is written for debugging."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+import tile_core as tl
+from tile_core import errors
+
+
+def test_an_equal_program_is_compiled_once(fake, programs):
+    first, second = tl.compile(programs.add(5)), tl.compile(programs.add(5))
+    assert fake.compiled == ["add"]
+    assert fake.loaded == ["add"]
+    assert first.key == second.key
+
+
+def test_a_kernel_that_nobody_holds_comes_back_from_the_disk(fake, programs):
+    tl.compile(programs.add(5))
+    gc.collect()
+    tl.compile(programs.add(5))
+    assert fake.compiled == ["add"]
+    assert fake.loaded == ["add", "add"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pass_configs": {"x": 1}},
+        {"compile_flags": "-O1"},
+        {"execution": "emulate"},
+        {"target": {"kind": "fake", "arch": "z"}},
+    ],
+)
+def test_options_are_in_the_key(fake, programs, change):
+    kept = tl.compile(programs.add(5))
+    other = tl.compile(programs.add(5), **change)
+    assert fake.compiled == ["add", "add"]
+    assert kept.key != other.key
+
+
+def test_out_idx_is_not_in_the_key(fake, programs):
+    kept = [tl.compile(programs.add(5)), tl.compile(programs.add(5), out_idx=-1)]
+    assert fake.compiled == ["add"]
+    a, b = torch.ones(5), torch.ones(5)
+    assert torch.equal(kept[1](a, b), a + b)
+
+
+def test_the_cache_can_be_off(fake, programs, monkeypatch, tmp_path):
+    monkeypatch.setenv("TILE_CACHE", "0")
+    tl.compile(programs.add(5))
+    gc.collect()
+    tl.compile(programs.add(5))
+    assert fake.compiled == ["add", "add"]
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_artifact_that_is_not_persistent_is_not_stored(fake, programs, tmp_path):
+    fake.persistent = False
+    tl.compile(programs.add(5))
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_export_after_a_cache_hit(fake, programs, tmp_path):
+    tl.compile(programs.add(5))
+    gc.collect()
+    kernel = tl.compile(programs.add(5))
+    assert fake.compiled == ["add"]
+    kernel.export_sources(tmp_path / "k.c", tmp_path / "h.c")
+    assert (tmp_path / "k.c").read_text() == "// add\n"
+    assert kernel.report()["vector_widths"] == {"A": 4}
+
+
+def test_what_is_no_program(fake):
+    with pytest.raises(errors.NotAKernelError, match="got function"):
+        tl.compile(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"pass_configs": {"x": object()}}, "no JSON value"),
+        ({"compile_flags": [1]}, "not text"),
+        ({"execution": "elsewhere"}, "no execution 'elsewhere'"),
+    ],
+)
+def test_options_of_another_form(fake, programs, options, text):
+    with pytest.raises(errors.CompileOptionError, match=text):
+        tl.compile(programs.add(5), **options)
+
+
+def test_flags_as_text_are_split_like_a_shell_does(fake, programs):
+    kernel = tl.compile(programs.add(5), compile_flags="-O2 -D'X=a b'")
+    assert kernel.request.compile_flags == ("-O2", "-DX=a b")
+
+
+def test_a_failure_of_the_compiler_goes_through_and_is_not_cached(fake, programs):
+    fake.failure = errors.NotAKernelError("no")
+    with pytest.raises(errors.NotAKernelError):
+        tl.compile(programs.add(5))
+    fake.failure = None
+    tl.compile(programs.add(5))
+    assert fake.compiled == ["add"]
+
+
+def test_par_compile_keeps_the_order(fake, programs):
+    kernels = tl.par_compile([programs.add(n) for n in range(1, 9)], out_idx=-1, num_workers=4)
+    assert [kernel.params[0].shape for kernel in kernels] == [(n,) for n in range(1, 9)]
+    assert len(fake.compiled) == 8
+    assert torch.equal(kernels[2](torch.ones(3), torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_par_compile_of_one_program_compiles_once(fake, programs):
+    kernels = tl.par_compile([programs.add(5)] * 8, num_workers=8)
+    assert len(kernels) == 8
+    assert fake.compiled == ["add"]
+
+
+def test_par_compile_and_failures(fake, programs):
+    work = [programs.add(5), None, programs.add(6)]
+    with pytest.raises(errors.NotAKernelError):
+        tl.par_compile(work)
+    kernels = tl.par_compile(work, ignore_error=True)
+    assert [kernel is None for kernel in kernels] == [False, True, False]
+    fake.failure = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        tl.par_compile([programs.add(7)], ignore_error=True)
+
+
+def test_debug_root_path(fake, programs, tmp_path):
+    kernel = tl.compile(programs.add(5), debug_root_path=tmp_path / "debug")
+    (directory,) = (tmp_path / "debug").iterdir()
+    assert directory.name == f"add-{kernel.key[:12]}"
+    assert {path.name for path in directory.iterdir()} == {
+        "program.py",
+        "kernel_source.txt",
+        "host_source.txt",
+        "report.txt",
+    }
+    assert "def add" in (directory / "program.py").read_text()
+
+
+def test_verbose(fake, programs, capsys):
+    kept = tl.compile(programs.add(5), verbose=True)
+    assert "compiled add(" in capsys.readouterr().err
+    tl.compile(programs.add(5), verbose=True)
+    assert "reused add(" in capsys.readouterr().err
+    tl.compile(programs.add(5))
+    assert capsys.readouterr().err == ""
+    del kept
+    gc.collect()
+    tl.compile(programs.add(5), verbose=True)
+    assert "read from the cache add(" in capsys.readouterr().err
