@@ -21,9 +21,9 @@ __all__ = [
 class OutOfBoundsAccessError(TileError, IndexError):
     """A kernel run by the interpreter indexed a tile outside its shape.
 
-    Accesses to global tensors are guarded by the language: reads beyond them give the safe value, writes are skipped. Shared
-    memory, fragments and local memory are not guarded, because a guard there would hide the mistake. Correct the index, or
-    put the access under a condition.
+    Accesses to global tensors are guarded by the language: reads beyond them give the safe value, writes are skipped.
+    Shared memory, fragments and local memory are not guarded, because a guard there would hide the mistake. Correct
+    the index, or put the access under a condition.
     """
 
     code = "TILE-E0801"
@@ -32,9 +32,9 @@ class OutOfBoundsAccessError(TileError, IndexError):
 class UninitializedReadError(TileError, ValueError):
     """A kernel run by the interpreter read an element of a tile that nothing had written.
 
-    Fill the tile first (`T.clear`, `T.fill`), or write every element that is read. A local variable that the iterations of a
-    `T.Parallel` loop left with different values counts as unwritten after the loop, since which iteration ran last depends on
-    the mapping to threads.
+    Fill the tile first (`T.clear`, `T.fill`), or write every element that is read. A local variable that the
+    iterations of a `T.Parallel` loop left with different values counts as unwritten after the loop, since which
+    iteration ran last depends on the mapping to threads.
     """
 
     code = "TILE-E0802"
@@ -43,9 +43,9 @@ class UninitializedReadError(TileError, ValueError):
 class DataRaceError(TileError, RuntimeError):
     """Two iterations of a `T.Parallel` loop, or two threads, use one element and at least one writes it.
 
-    Which comes first is not defined, so the result is not either. Iterations may write the same value to one element; they may
-    not write different values, nor read what another iteration writes. Use a serial loop, a reduction, an atomic, or a second
-    tile.
+    Which comes first is not defined, so the result is not either. Iterations may write the same value to one element;
+    they may not write different values, nor read what another iteration writes. Use a serial loop, a reduction, an
+    atomic, or a second tile.
     """
 
     code = "TILE-E0803"
@@ -69,8 +69,8 @@ class DeviceAssertError(TileError, AssertionError):
 class NoReferenceMeaningError(TileError, NotImplementedError):
     """A kernel uses something that the interpreter has no meaning for.
 
-    The interpreter runs the portable language. A vendor's instruction, foreign code and raw addresses have no meaning in numpy;
-    run such kernels on the backend that they are written for.
+    The interpreter runs the portable language. A vendor's instruction, foreign code and raw addresses have no meaning
+    in numpy; run such kernels on the backend that they are written for.
     """
 
     code = "TILE-E0806"
@@ -80,8 +80,9 @@ class NoReferenceMeaningError(TileError, NotImplementedError):
 class DivergentCollectiveError(TileError, RuntimeError):
     """A tile operation or a `T.Parallel` loop depends on which thread runs it.
 
-    Tile operations are carried out by all threads of a block together: their regions, values and the condition that they stand
-    under must be the same for every thread. Take the thread index out of it, or write the loop for one thread at a time.
+    Tile operations are carried out by all threads of a block together: their regions, values and the condition that
+    they stand under must be the same for every thread. Take the thread index out of it, or write the loop for one
+    thread at a time.
     """
 
     code = "TILE-E0807"

@@ -1,8 +1,8 @@
 """The interpreter: runs a tile program op by op in numpy, in the language's reference meaning.
 
-`target="interpret"` selects it. It takes the program as the frontend made it, before any pass, and shares no lowering with a
-backend, so it is the oracle that backends are compared to; and it checks what they do not: indices of tiles, reads of what nothing
-wrote, races between the iterations of `T.Parallel`, barriers that not all threads reach.
+`target="interpret"` selects it. It takes the program as the frontend made it, before any pass, and shares no lowering
+with a backend, so it is the oracle that backends are compared to; and it checks what they do not: indices of tiles,
+reads of what nothing wrote, races between the iterations of `T.Parallel`, barriers that not all threads reach.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading and writing elements, with the checks.
 
-Two forms each: for code that is the same for the whole block (`…_one`, plain Python indices), and for code that runs over an
-iteration space (`…_many`, arrays of indices and a mask).
+Two forms each: for code that is the same for the whole block (`…_one`, plain Python indices), and for code that runs
+over an iteration space (`…_many`, arrays of indices and a mask).
 """
 
 from __future__ import annotations

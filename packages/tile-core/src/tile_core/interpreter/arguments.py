@@ -1,4 +1,4 @@
-"""Tensors and numbers of a call as the interpreter's memory, in place wherever numpy can look at the tensor's own memory."""
+"""Tensors and numbers of a call as the interpreter's memory, in place wherever numpy can see the tensor's own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The numpy meaning of arithmetic nodes, one function a node and dtype.
 
-Every operation rounds to its dtype: float16 and wider as IEEE says, bfloat16 and narrower by computing in float32 and converting
-(saturating, as `dtypes/casts.py`). Integers wrap. `//` and `%` floor, `Div` and `Mod` on integers truncate. `Max` and `Min` on
-floats are the comparison of C, `a > b ? a : b`; the functions that treat NaN symmetrically are calls (`ops/scalar.py`).
+Every operation rounds to its dtype: float16 and wider as IEEE says, bfloat16 and narrower by computing in float32 and
+converting (saturating, as `dtypes/casts.py`). Integers wrap. `//` and `%` floor, `Div` and `Mod` on integers truncate.
+`Max` and `Min` on floats are the comparison of C, `a > b ? a : b`; the functions that treat NaN symmetrically are
+calls (`ops/scalar.py`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ def _divide_toward_zero(a: Value, b: Value) -> Value:
     return quotient + inexact.astype(quotient.dtype)
 
 
+def where(condition: Value, then: Value, other: Value) -> Value:
+    """`np.where` that gives scalars for scalars."""
+    return np.asarray(np.where(condition, then, other))[()]
+
+
 def _maximum(a: Value, b: Value) -> Value:
-    return np.where(a > b, a, b)[()]
+    return where(a > b, a, b)
 
 
 def _minimum(a: Value, b: Value) -> Value:
-    return np.where(a < b, a, b)[()]
+    return where(a < b, a, b)
 
 
 ARITHMETIC: Mapping[type, Function] = {

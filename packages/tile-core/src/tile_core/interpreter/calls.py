@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import ir
 
+from tile_core.dtypes import casts
 from tile_core.errors.interpreter import BarrierMisuseError
 from tile_core.interpreter import access, arithmetic, intrinsics
 from tile_core.interpreter.arithmetic import Value
@@ -16,7 +17,7 @@ from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
 from tile_core.ops.atomic import KINDS
-from tile_core.ops.scalar import SCALARS
+from tile_core.ops.scalar import CAST, SCALARS
 
 
 def compile_call(call: ir.Call, scope: Scope) -> Evaluator:
@@ -159,12 +160,27 @@ def _atomic_store(call: ir.Call, scope: Scope) -> Evaluator:
     return evaluate
 
 
+def _cast(call: ir.Call, scope: Scope) -> Evaluator:
+    """A conversion with a rounding mode."""
+    value, *rest = (compile_expr(argument, scope) for argument in call.args)
+    source, target = dtype_of(call.args[0]), dtype_of(call)
+    rounding, saturate = str(call.attrs["rounding"]), bool(call.attrs["saturate"])
+
+    def evaluate(state: State) -> Value:
+        random = None if not rest else np.asarray(rest[0](state))
+        values = np.asarray(value(state))
+        return casts.cast(values, source, target, rounding=rounding, saturate=saturate, random_bits=random)[()]
+
+    return evaluate
+
+
 _SPECIAL: dict[str, Callable[[ir.Call, Scope], Evaluator]] = {
     "prim.if_then_else": _if_then_else,
     "prim.likely": _passed_on,
     "tile.atomic_load": _atomic_load,
     "tile.atomic_rmw": _atomic_update,
     "tile.atomic_store": _atomic_store,
+    CAST: _cast,
     "tirx.reinterpret": _reinterpret,
     "tirx.tvm_storage_sync": _barrier,
 }

@@ -1,7 +1,8 @@
 """Expressions: each is compiled once into a Python function of the state, so that running it walks no IR.
 
-A value is a numpy scalar, or inside an iteration space an array that broadcasts to the space. Sides that the language does not
-evaluate (`if_then_else`, `and`, `or`) are evaluated under a narrower mask, so their loads are neither performed nor checked.
+A value is a numpy scalar, or inside an iteration space an array that broadcasts to the space. Sides that the language
+does not evaluate (`if_then_else`, `and`, `or`) are evaluated under a narrower mask, so their loads are neither
+performed nor checked.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def compile_expr(expr: ir.Expr, scope: Scope) -> Evaluator:
 def no_meaning(what: str, span: SourceSpan | None) -> NoReferenceMeaningError:
     """The error for what numpy cannot express."""
     return NoReferenceMeaningError(
-        f"the interpreter has no meaning for {what}", remedy="run the kernel on the backend it is written for", span=span
+        f"the interpreter has no meaning for {what}",
+        remedy="run the kernel on the backend it is written for",
+        span=span,
     )
 
 
@@ -75,9 +78,7 @@ def _binary(expr: Any, scope: Scope) -> Evaluator:
     return lambda state: function(left(state), right(state))
 
 
-def _guarded_division(
-    function: arithmetic.Function, left: Evaluator, right: Evaluator, scope: Scope
-) -> Evaluator:
+def _guarded_division(function: arithmetic.Function, left: Evaluator, right: Evaluator, scope: Scope) -> Evaluator:
     place, span = scope.place, scope.span
 
     def evaluate(state: State) -> Value:
@@ -124,9 +125,7 @@ def _let(expr: E.Let, scope: Scope) -> Evaluator:
 
 
 def _select(expr: E.Select, scope: Scope) -> Evaluator:
-    condition, then, other = (
-        compile_expr(part, scope) for part in (expr.condition, expr.true_value, expr.false_value)
-    )
+    condition, then, other = (compile_expr(part, scope) for part in (expr.condition, expr.true_value, expr.false_value))
 
     def evaluate(state: State) -> Value:
         return _merge(condition(state), then(state), other(state))

@@ -1,16 +1,17 @@
 """Statements: each is compiled once into a Python function of the state.
 
-In uniform code, `break` and `continue` are signals that the functions return; over an iteration space they narrow the mask, and a
-statement whose mask is empty is not run.
+In uniform code, `break` and `continue` are signals that the functions return; over an iteration space they narrow the
+mask, and a statement whose mask is empty is not run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tvm import ir, tirx
+from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
@@ -21,14 +22,18 @@ from tile_core.interpreter.arithmetic import converter
 from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, no_meaning
 from tile_core.interpreter.loops import compile_for, compile_while
 from tile_core.interpreter.options import Step
+from tile_core.interpreter.races import AccessLog
+from tile_core.interpreter.reducers import compile_contribution
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import BREAK, CONTINUE, RETURN, Executor, Signal
 from tile_core.interpreter.space import UNIFORM
 from tile_core.interpreter.state import State
-from tile_core.interpreter.storage import allocate, safe_value
+from tile_core.interpreter.storage import allocate
 from tile_core.interpreter.tile_ops import compile_tile_op
+from tile_core.interpreter.views import compile_view
 from tile_core.ir.launch import is_launch
-from tile_core.ir.regions import GLOBAL, LOCAL, VAR, scope as scope_of
+from tile_core.ir.regions import LOCAL, VAR
+from tile_core.ir.regions import scope as scope_of
 from tile_core.ops.base import op_name
 
 PRIVATE = (LOCAL, VAR)
@@ -100,18 +105,32 @@ def _bind(stmt: S.Bind, scope: Scope) -> Executor:
 
 
 def _store(stmt: S.BufferStore, scope: Scope) -> Executor:
-    from tile_core.interpreter.reducers import compile_contribution
-
     contribution = compile_contribution(stmt, scope)
     if contribution is not None:
         return contribution
+    if scope.threads and scope.options.check_races and scope_of(stmt.buffer) not in PRIVATE:
+        return _without_races(_plain_store(stmt, replace(scope, written=frozenset((stmt.buffer,)))))
+    return _plain_store(stmt, scope)
+
+
+def _without_races(run: Executor) -> Executor:
+    """A store of many threads, which must not use what another one of them writes in the same statement."""
+
+    def checked(state: State) -> None:
+        state.log = AccessLog(state.space, "threads")
+        run(state)
+        log, state.log = state.log, None
+        log.check()
+
+    return checked
+
+
+def _plain_store(stmt: S.BufferStore, scope: Scope) -> Executor:
     storage, site = scope.storage(stmt.buffer), scope.site(stmt.buffer)
     index = [compile_expr(at, scope) for at in stmt.indices]
     value = _converted(stmt.value, DType(str(stmt.buffer.dtype)), scope)
     if scope.vector:
-        return lambda state: access.store_many(
-            storage(state), [at(state) for at in index], value(state), state, site
-        )
+        return lambda state: access.store_many(storage(state), [at(state) for at in index], value(state), state, site)
     return lambda state: access.store_one(
         storage(state), tuple([int(at(state)) for at in index]), value(state), state, site
     )
@@ -149,7 +168,7 @@ def _allocate(stmt: S.AllocBuffer, scope: Scope) -> Executor:
     buffer = stmt.buffer
     slot, where, dtype = scope.buffer(buffer), scope_of(buffer), DType(str(buffer.dtype))
     shape = [compile_expr(extent, scope) for extent in buffer.ty.shape]
-    own = where in PRIVATE or where.startswith("local.") and scope.parallel
+    own = where in PRIVATE or (where.startswith("local.") and scope.parallel)
     tracked = scope.options.check_uninitialized
 
     def run(state: State) -> None:
@@ -250,4 +269,5 @@ _COMPILERS: dict[type, Callable[[Any, Scope], Executor]] = {
     S.Continue: lambda stmt, scope: _leave(CONTINUE, scope),
     S.AssertStmt: _assert,
     S.AttrStmt: _attribute,
+    S.DeclBuffer: compile_view,
 }

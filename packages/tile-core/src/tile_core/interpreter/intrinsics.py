@@ -126,12 +126,15 @@ def function(name: str, operand: DType, result: DType) -> Function | None:
     if short in PREDICATES:
         return _through_float32(PREDICATES[short], operand, None)
     if not operand.is_float:
-        found = INTEGER_FUNCTIONS.get(short)
-        return None if found is None else lambda *values: np.asarray(found(*values)).astype(result.numpy)[()]
+        return _of_integers(INTEGER_FUNCTIONS.get(short), result)
     if short == "fma":
         return _through_float32(_fused, operand, operand)
     found = FLOAT_FUNCTIONS.get(short)
     return None if found is None else _through_float32(found, operand, operand)
+
+
+def _of_integers(compute: Function | None, result: DType) -> Function | None:
+    return None if compute is None else lambda *values: np.asarray(compute(*values)).astype(result.numpy)[()]
 
 
 def _through_float32(compute: Function, operand: DType, result: DType | None) -> Function:

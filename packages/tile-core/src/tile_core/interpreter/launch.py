@@ -1,8 +1,8 @@
 """One launch: its blocks in turn, x fastest, and its threads in lockstep where the program uses their indices.
 
-A block that never asks for a thread index is one program: what stands outside of tile ops and `T.Parallel` runs once. One that
-does is run for all threads at once, statement by statement, which is the meaning of a program without races: every statement's
-reads come before its writes, as if a barrier stood between statements.
+A block that never asks for a thread index is one program: what stands outside of tile ops and `T.Parallel` runs once.
+One that does is run for all threads at once, statement by statement, which is the meaning of a program without races:
+every statement's reads come before its writes, as if a barrier stood between statements.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
 
     launch = from_stmt(stmt)
     extents = [compile_expr(extent, scope) for extent in launch.grid_extents]
-    inner, blocks = scope, []
+    inner = scope
+    blocks: list[tuple[int, type]] = []
     # z outermost in messages, as in the nest; the slots stay in the order x, y, z.
     for var in reversed(launch.grid_vars):
         slot, inner = inner.loop(var)
@@ -37,7 +38,7 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
     by_thread = any(var in used for var in launch.thread_vars)
     threads = _threads(launch) if by_thread else UNIFORM
     inner = replace(inner, vector=by_thread, threads=by_thread)
-    thread_slots = []
+    thread_slots: list[int] = []
     for var in reversed(launch.thread_vars):
         if var in used:
             slot, inner = inner.loop(var)

@@ -1,12 +1,14 @@
-"""Serial loops and `while`, in uniform code and over an iteration space, where iterations may leave them at different times."""
+"""Serial loops and `while`; over an iteration space, iterations may leave them at different times."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from tvm.tirx import stmt as S
 
 from tile_core.errors.interpreter import EndlessLoopError
-from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of
+from tile_core.interpreter.evaluate import compile_expr, dtype_of
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import BREAK, RETURN, Executor, Signal
 from tile_core.interpreter.space import Array
@@ -93,7 +95,7 @@ def compile_while(stmt: S.While, scope: Scope) -> Executor:
     return many if scope.vector else one
 
 
-def _run_masked(state: State, holds: Evaluator, body: Executor) -> None:
+def _run_masked(state: State, holds: Callable[[State, int], Array], body: Executor) -> None:
     """Run `body` while `holds(state, pass)` for some iteration; afterwards those that did not return go on."""
     entered = state.active()
     outer, live, finished = state.loop, entered, np.zeros(state.space.shape, np.bool_)

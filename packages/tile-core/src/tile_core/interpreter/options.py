@@ -46,8 +46,10 @@ def read_options(pass_configs: Mapping[str, Any]) -> Options:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step callback sees before a statement runs: where it stands, its text, and the loop variables outside of
-    `T.Parallel`."""
+    """What a step callback sees before a statement runs.
+
+    `span` is where the statement stands, `text` how it reads, `variables` the loop variables outside of `T.Parallel`.
+    """
 
     span: SourceSpan | None
     text: str

@@ -1,7 +1,7 @@
 """`T.Parallel`: all iterations of the nest at once, statement by statement, in numpy.
 
-That is the meaning of the loop wherever its iterations are independent, which the access log and the private copies of local
-variables verify: a program whose result depends on the order of iterations is refused.
+That is the meaning of the loop wherever its iterations are independent, which the access log and the private copies of
+local variables verify: a program whose result depends on the order of iterations is refused.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.errors.interpreter import NoReferenceMeaningError
+from tile_core.interpreter.collective import together
 from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of
 from tile_core.interpreter.loops import PARALLEL
 from tile_core.interpreter.private import Private
@@ -22,7 +22,8 @@ from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.space import Space
 from tile_core.interpreter.state import State
-from tile_core.ir.regions import LOCAL, VAR, scope as scope_of
+from tile_core.ir.regions import LOCAL, VAR
+from tile_core.ir.regions import scope as scope_of
 from tile_core.ir.visit import collect
 
 Axis = tuple[int, Evaluator, Evaluator, Callable[..., object]]
@@ -76,7 +77,7 @@ def compile_parallel(stmt: S.For, scope: Scope) -> Executor:
         for copy, outer in zip(private, copies, strict=True):
             copy.leave(state, outer, span)
 
-    return run
+    return together(run, "T.Parallel", scope) if scope.threads else run
 
 
 def _nest(stmt: S.For) -> list[S.For]:

@@ -1,8 +1,8 @@
 """Local variables that exist outside of `T.Parallel` and are written inside.
 
-On hardware each thread has its own; which iterations share a thread is not defined. So every iteration gets a copy. One that
-reads the value from before the loop while another iteration writes it depends on the mapping, and is refused; after the loop
-the variable has a value only if all iterations left the same one.
+On hardware each thread has its own; which iterations share a thread is not defined. So every iteration gets a copy.
+One that reads the value from before the loop while another iteration writes it depends on the mapping, and is refused;
+after the loop the variable has a value only if all iterations left the same one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from tile_core.errors.base import SourceSpan
 from tile_core.errors.interpreter import DataRaceError
-from tile_core.interpreter.space import Space, same
+from tile_core.interpreter.space import Array, Space, same
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
 
@@ -71,16 +71,19 @@ class Private:
         outer.settle()
 
 
-def _refuse_races(borrowed: np.ndarray, written: np.ndarray, copy: Storage, rank: int, span: SourceSpan | None) -> None:  # type: ignore[type-arg]
+def _refuse_races(borrowed: Array, written: Array, copy: Storage, rank: int, span: SourceSpan | None) -> None:
     foreign = written.sum(axis=0) - written
     racing = borrowed & (foreign > 0)
     if not racing.any():
         return
     reader, *element = (int(at) for at in np.unravel_index(int(np.argmax(racing)), racing.shape))
-    others = written[(slice(None), *element)].copy()
+    others = written.reshape(written.shape[0], -1)[:, np.ravel_multi_index(element, written.shape[1:])].copy()
     others[reader] = False
     shown = [
-        ", ".join(f"{name}={int(at)}" for name, at in zip(copy.space.names, np.unravel_index(one, copy.space.shape), strict=True))
+        ", ".join(
+            f"{name}={int(at)}"
+            for name, at in zip(copy.space.names, np.unravel_index(one, copy.space.shape), strict=True)
+        )
         for one in (reader, int(np.argmax(others)))
     ]
     raise DataRaceError(

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 from tvm import ir, tirx
+from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
-from tile_core.errors.base import TileError
 from tile_core.interpreter.arguments import bind_scalar, bind_tensor, write_back
+from tile_core.interpreter.evaluate import Evaluator, compile_expr
 from tile_core.interpreter.execute import compile_stmt
 from tile_core.interpreter.options import Options, StepCallback
 from tile_core.interpreter.scope import Names, Scope
 from tile_core.interpreter.state import State
+from tile_core.ir.visit import collect
+from tile_core.jit.signature import is_pointer
 
 
 class Program:
@@ -29,10 +32,13 @@ class Program:
         NoReferenceMeaningError: the program uses something that numpy has no meaning for.
     """
 
-    def __init__(self, func: tirx.PrimFunc, options: Options | None = None, on_step: StepCallback | None = None) -> None:
+    def __init__(
+        self, func: tirx.PrimFunc, options: Options | None = None, on_step: StepCallback | None = None
+    ) -> None:
         self.names = Names()
         scope = Scope(self.names, options or Options(), on_step)
         self.params = [_param(var, scope) for var in func.params]
+        self.safe_values = _safe_values(func.body, scope)
         self.run = compile_stmt(func.body, scope)
 
     def __call__(self, *arguments: Any) -> None:
@@ -40,6 +46,8 @@ class Program:
         state = State(len(self.names.values), len(self.names.buffers))
         bound = [bind(state, value) for bind, value in zip(self.params, arguments, strict=True)]
         with np.errstate(all="ignore"):
+            for slot, value in self.safe_values:
+                state.storage(slot).safe = value(state)
             self.run(state)
         for finish in bound:
             finish()
@@ -55,13 +63,21 @@ def _nothing() -> None:
 def _param(var: ir.Var, scope: Scope) -> Bind:
     if tirx.is_buffer_var(var):
         return _tensor(var, scope)
-    slot, dtype = scope.declare(var), DType(str(var.ty.dtype))
+    slot = scope.declare(var)
+    dtype = None if is_pointer(var) else DType(str(var.ty.dtype))
 
     def bind(state: State, value: Any) -> Callable[[], None]:
-        state.values[slot] = bind_scalar(value, dtype)
+        # A pointer stays what was passed, an address or a tensor, until a tensor is made over it.
+        state.values[slot] = value if dtype is None else bind_scalar(value, dtype)
         return _nothing
 
     return bind
+
+
+def _safe_values(body: S.Stmt, scope: Scope) -> list[tuple[int, Evaluator]]:
+    """What `T.annotate_safe_value` says, for the whole function."""
+    notes = [note for note in collect(body, S.AttrStmt) if note.attr_key == "tile.safe_value"]
+    return [(scope.buffer(note.node), compile_expr(note.value, scope)) for note in notes]
 
 
 def _tensor(var: ir.Var, scope: Scope) -> Bind:
@@ -91,6 +107,3 @@ def _bind_symbols(state: State, symbols: Sequence[tuple[int, type] | None], valu
     for symbol, value in zip(symbols, values, strict=False):
         if symbol is not None and state.values[symbol[0]] is None:
             state.values[symbol[0]] = symbol[1](value)
-
-
-__all__ = ["Program", "TileError"]

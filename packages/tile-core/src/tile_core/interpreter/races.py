@@ -1,14 +1,16 @@
 """Finds races between the iterations of one parallel region.
 
-While the region runs, accesses to buffers that it writes are logged; at its end they are compared element by element. Iterations
-may write one value to one element; everything else that depends on their order is a race. Buffers that are only read are not
-logged, and an access with the same indices as the one before costs a comparison, so that the usual elementwise loop is cheap.
+While the region runs, accesses to buffers that it writes are logged; at its end they are compared element by element.
+Iterations may write one value to one element; everything else that depends on their order is a race. Buffers that are
+only read are not logged, and an access with the same indices as the one before costs a comparison, so that the usual
+elementwise loop is cheap.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -99,7 +101,9 @@ class AccessLog:
         position = np.searchsorted(writers.elements, access.elements)
         position[position == writers.elements.size] = 0
         written = writers.elements[position] == access.elements
-        foreign = written & ((writers.lowest[position] != access.iterations) | (writers.highest[position] != access.iterations))
+        foreign = written & (
+            (writers.lowest[position] != access.iterations) | (writers.highest[position] != access.iterations)
+        )
         # An element that every iteration writes is each reader's own as well.
         foreign &= writers.count[position] != self.space.size
         found = np.flatnonzero(foreign)
@@ -111,8 +115,8 @@ class AccessLog:
             raise self._race(storage, int(access.elements[at]), pair, "write and read", access.span)
 
     def _check_order(self, storage: Storage, writes: list[Access]) -> None:
-        """Refuse different iterations writing one element in different statements, unless each writes it last itself."""
-        for earlier, later in zip(writes, writes[1:], strict=False):
+        """Refuse different iterations that write one element in different statements."""
+        for earlier, later in pairwise(writes):
             first, second = Writers.of([earlier]), Writers.of([later])
             shared, a, b = np.intersect1d(first.elements, second.elements, assume_unique=True, return_indices=True)
             clash = (first.lowest[a] != second.lowest[b]) | (first.highest[a] != second.highest[b])

@@ -1,7 +1,7 @@
 """Contributions to a reducer: `r[i] = combine(r[i], value)` in scope `local.reducer`.
 
-Any number of iterations may contribute to one element, so the statement is an update in the order of iterations rather than a
-store; a reducer is read only after it is finalised.
+Any number of iterations may contribute to one element, so the statement is an update in the order of iterations rather
+than a store; a reducer is read only after it is finalised.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
-from tile_core.ir.regions import REDUCER, scope as scope_of
-from tile_core.ops.scalar import SCALARS
+from tile_core.ir.regions import REDUCER
+from tile_core.ir.regions import scope as scope_of
 
-_UFUNCS: dict[str, Any] = {"maximum": np.maximum, "minimum": np.minimum, "fmax": np.fmax, "fmin": np.fmin}
-_NODES: dict[type, Any] = {
+_CALLS: dict[str, np.ufunc] = {
+    "tile.max": np.maximum,
+    "tile.min": np.minimum,
+    "tile.maxnum": np.fmax,
+    "tile.minnum": np.fmin,
+}
+_NODES: dict[type, np.ufunc] = {
     E.Add: np.add,
     E.Max: np.maximum,
     E.Min: np.minimum,
@@ -58,19 +63,12 @@ def compile_contribution(stmt: S.BufferStore, scope: Scope) -> Executor | None:
     return run
 
 
-def _parts(value: ir.Expr) -> tuple[Any, ir.Expr, ir.Expr] | None:
+def _parts(value: ir.Expr) -> tuple[np.ufunc, ir.Expr, ir.Expr] | None:
+    """The operation and its operands, where a value combines two."""
     if type(value) in _NODES:
         return _NODES[type(value)], value.a, value.b
-    if isinstance(value, ir.Call) and str(getattr(value.op, "name", "")) in SCALARS and len(value.args) == 2:
-        name = str(value.op.name)
-        combine = {
-            "tile.max": np.maximum,
-            "tile.min": np.minimum,
-            "tile.maxnum": np.fmax,
-            "tile.minnum": np.fmin,
-        }.get(name)
-        return None if combine is None else (combine, value.args[0], value.args[1])
-    return None
+    name = str(getattr(value.op, "name", "")) if isinstance(value, ir.Call) else ""
+    return (_CALLS[name], *value.args) if name in _CALLS else None
 
 
 def _contribute(
@@ -78,7 +76,7 @@ def _contribute(
     index: list[Any],
     value: Any,
     function: arithmetic.Function,
-    ufunc: Any,
+    ufunc: np.ufunc,
     state: State,
     site: access.Site,
 ) -> None:

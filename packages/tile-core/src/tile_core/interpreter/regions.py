@@ -1,7 +1,7 @@
 """Regions of buffers as numpy arrays, for the reference meanings of tile ops.
 
-A region inside its buffer is a view. One that hangs over the edge of a global tensor is a copy, filled with the safe value outside,
-whose inside part is written back.
+A region inside its buffer is a view. One that hangs over the edge of a global tensor is a copy, filled with the safe
+value outside, whose inside part is written back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from tile_core.interpreter.storage import Storage
 
 @dataclass(frozen=True)
 class RegionView:
-    """`values` has the region's shape. `inside` is the part of the buffer that it covers, `within` where that part lies in it."""
+    """`values` has the region's shape.
+
+    `inside` is the part of the buffer that the region covers; where `values` is a copy, `within` is that part in it.
+    """
 
     storage: Storage
     values: Array
@@ -88,7 +91,7 @@ def view_region(
 ) -> RegionView:
     """The view of the region of `storage` at `starts`, `extents` long."""
     axes = list(zip(starts, extents, storage.shape, strict=True))
-    if all(0 <= start and start + extent <= size for start, extent, size in axes):
+    if all(start >= 0 and start + extent <= size for start, extent, size in axes):
         inside = tuple(slice(start, start + extent) for start, extent, _ in axes)
         return RegionView(storage, storage.data[inside], starts, inside, None)
     if not storage.guarded and 0 not in extents:
@@ -104,9 +107,7 @@ def view_region(
     return RegionView(storage, values, starts, inside, within)
 
 
-def _outside(
-    storage: Storage, axes: list[tuple[int, int, int]], state: State, site: Site
-) -> OutOfBoundsAccessError:
+def _outside(storage: Storage, axes: list[tuple[int, int, int]], state: State, site: Site) -> OutOfBoundsAccessError:
     text = ", ".join(f"{start}:{start + extent}" if extent != 1 else str(start) for start, extent, _ in axes)
     return OutOfBoundsAccessError(
         f"the region {storage.name}[{text}] reaches outside its shape {storage.shape}{site.place.describe(state)}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tile_core.interpreter.compiler import InterpretedArtifact
 from tile_core.jit.artifact import Artifact, CompileRequest

@@ -1,4 +1,4 @@
-"""What is known while a program is compiled to Python functions: slots of variables, and where in the program one stands."""
+"""What is known while a program is made into Python functions: slots of variables, and the position in the program."""
 
 from __future__ import annotations
 
@@ -31,19 +31,22 @@ class Names:
     """Slots whose values differ between threads."""
 
 
+OUTSIDE = Place()
+
+
 @dataclass(frozen=True)
 class Scope:
     """A position in the program.
 
-    `vector`: the iteration space has axes here. `threads`: they are the threads of the block. `collective`: all threads act
-    together here, so that what differs between them cannot be used. `written`: buffers that the enclosing parallel region
-    writes.
+    `vector`: the iteration space has axes here. `threads`: they are the threads of the block. `collective`: all
+    threads act together here, so that what differs between them cannot be used. `written`: buffers that the enclosing
+    parallel region writes.
     """
 
     names: Names
     options: Options
     on_step: StepCallback | None = None
-    place: Place = Place()
+    place: Place = OUTSIDE
     span: SourceSpan | None = None
     vector: bool = False
     threads: bool = False
@@ -112,7 +115,7 @@ def _shared(storage: Storage, span: SourceSpan | None) -> Storage:
     if not storage.space.threads:
         return storage
     first = storage.data[0]
-    written = None if storage.written is None else storage.written.all(axis=0)
+    written = None if storage.written is None else np.asarray(storage.written.all(axis=0))
     known = np.ones(first.shape, np.bool_) if written is None else written
     if not same(storage.data[:, known], first[known]).all():
         raise DivergentCollectiveError(

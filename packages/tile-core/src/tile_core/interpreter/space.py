@@ -1,7 +1,7 @@
 """The iteration space over which statements are vectorised.
 
-Outside of `T.Parallel` and without thread indices the space has no axes, and values are numpy scalars. Inside, every value is a
-scalar or an array that broadcasts to the space's shape, and a mask says which iterations take part.
+Outside of `T.Parallel` and without thread indices the space has no axes, and values are numpy scalars. Inside, every
+value is a scalar or an array that broadcasts to the space's shape, and a mask says which iterations take part.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ class Place:
 
     def describe(self, state: State, lane: Sequence[int] = ()) -> str:
         """` in bx=1, i=3`, or nothing outside of all loops. `lane` is the index in the iteration space."""
-        shown = [f"{name}={_at(state.values[slot], lane)}" for name, slot in self.variables]
+        values = [(name, state.values[slot]) for name, slot in self.variables]
+        shown = [f"{name}={_at(value, lane)}" for name, value in values if np.ndim(value) in (0, len(lane))]
         return f", at {', '.join(shown)}" if shown else ""
 
     def numbers(self, state: State) -> dict[str, int]:

@@ -17,8 +17,9 @@ POISON = 0xA5
 class Storage:
     """`data` has the buffer's shape, behind the axes of `space` where every iteration has a copy of its own.
 
-    `written` is `None` where everything counts as written (arguments). `safe` is what reads beyond a global tensor give.
-    A private copy has a `lender`, the memory that it was copied from, and notes in `borrowed` what was read before it was written.
+    `written` is `None` where everything counts as written (arguments). `safe` is what reads beyond a global tensor
+    give. A private copy has a `lender`, the memory that it was copied from, and notes in `borrowed` what was read
+    before it was written.
     """
 
     name: str

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tvm.tirx import stmt as S
 
-from tile_core.errors.interpreter import DivergentCollectiveError
+from tile_core.interpreter.collective import together
 from tile_core.interpreter.evaluate import compile_expr, no_meaning
+from tile_core.interpreter.lanes import one_by_one
 from tile_core.interpreter.regions import RegionView, compile_region
 from tile_core.interpreter.scope import Scope
+from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
 from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, Operand, op_name, view
 from tile_core.ops.build import Tile
 from tile_core.ops.copy import axes
 
-Executor = Callable[[State], Any]
-
 
 def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
     """The function that carries out a tile op.
 
+    Inside of `T.Parallel` each iteration carries it out for itself. Where threads are told apart they carry it out
+    together, except for printing values, which each thread does.
+
     Raises:
         NoReferenceMeaningError: the op has no reference meaning.
-        DivergentCollectiveError: it stands inside of `T.Parallel`.
     """
     if op_name(stmt) not in OPS:
         raise no_meaning(f"the tile operation {op_name(stmt)}", scope.span)
     call = view(stmt, OPS)
-    short = call.op.name.removeprefix("tile.")
-    if scope.parallel:
-        raise DivergentCollectiveError(
-            f"{short} stands inside T.Parallel", remedy="move it out of the loop, or write it out for one element", span=scope.span
+    if scope.parallel or (scope.threads and _only_values(call)):
+        return one_by_one(_compile(call, replace(scope, vector=False, parallel=False, threads=False)))
+    if scope.threads:
+        return together(
+            _compile(call, replace(scope, vector=False, threads=False, collective=True)), call.op.name, scope
         )
+    return _compile(call, scope)
+
+
+def _only_values(call: OpCall) -> bool:
+    return all(operand.access == "value" for operand in call.op.operands)
+
+
+def _compile(call: OpCall, scope: Scope) -> Executor:
     regions = {
-        operand: compile_region(call.args[operand.name], scope) for operand in call.op.operands if operand.access != "value"
+        operand: compile_region(call.args[operand.name], scope)
+        for operand in call.op.operands
+        if operand.access != "value"
     }
     values = {
         operand.name: compile_expr(call.args[operand.name], scope)
