@@ -10,7 +10,7 @@ from tile_core.frontend.builder import current_builder
 
 __all__ = ["annotate_compile_flags", "annotate_pass_configs"]
 
-PASS_CONFIGS = "tile.pass_configs"
+PASS_CONFIGS = "tile.pass_configs"  # noqa: S105 - passes, not passwords
 COMPILE_FLAGS = "tile.compile_flags"
 
 

@@ -32,10 +32,10 @@ def access_ptr(
     extent: Any = None,
     ignore_last_ndim: int = 0,
 ) -> Expr:
-    """The address of a buffer, region or element for a function that reads ("r"), writes ("w") or does both ("rw")
-    there.
+    """The address of a buffer, region or element, for a function that accesses memory there.
 
     Args:
+        access_type: whether the function reads ("r"), writes ("w") or does both ("rw").
         extents, extent: how many elements are accessed, which is documentation.
         offset: elements to skip; only of a buffer with one axis.
         ignore_last_ndim: axes at the end whose index is left out of the address.

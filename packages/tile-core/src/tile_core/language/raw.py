@@ -62,7 +62,6 @@ NAMES = (
     "handle_add_byte_offset",
     "ignore_loop_partition",
     "isnullptr",
-    "llvm_lookup_intrinsic_id",
     "q_multiply_shift",
     "q_multiply_shift_per_axis",
     "start_profile_intrinsic",

@@ -22,6 +22,9 @@ _HOST = ("it belongs to TVM's host code, which the compiler makes itself", "pass
 _BARRIER = ("it is an instruction of one vendor", "use that vendor's dialect")
 
 REASONS: dict[str, tuple[str, str]] = {
+    "JITFunc": ("it is a class inside TileLang's own tracer", "use tl.jit, whose result has the same role"),
+    "import_source": ("source text belongs to the language of one target", "use that target's dialect"),
+    "llvm_lookup_intrinsic_id": ("it answers about one code generator", "call the intrinsic by its name"),
     **dict.fromkeys(
         (
             "WSID",

@@ -8,6 +8,7 @@ from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.values import Expr, VarCell
 from tile_core.language.allocate import alloc_var
 from tile_core.language.integer import ceildiv, floordiv, floormod
+from tile_core.language.math import max as maximum
 from tile_core.language.math import min as minimum
 
 __all__ = ["BaseTileScheduler", "PersistentTileScheduler"]
@@ -143,7 +144,8 @@ class PersistentTileScheduler(BaseTileScheduler):
         if self.swizzle_size == 1:
             first, second = within, panel
         else:
-            width = minimum(self.swizzle_size, across - panel * self.swizzle_size)
+            # At least 1, so that a position past the last tile divides by no zero.
+            width = maximum(minimum(self.swizzle_size, across - panel * self.swizzle_size), 1)
             first, second = floordiv(within, width), panel * self.swizzle_size + floormod(within, width)
         return (first, second) if self.column_major else (second, first)
 

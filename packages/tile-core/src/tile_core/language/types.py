@@ -8,7 +8,7 @@ from tvm import tirx
 
 from tile_core.dtypes import AnyDType, DType
 from tile_core.errors.ops import NotPortableError
-from tile_core.frontend.annotations import StridedTensor, Tensor
+from tile_core.frontend.annotations import StridedTensor, Tensor, ptr
 from tile_core.frontend.values import Expr
 from tile_core.ir.regions import FRAGMENT, LOCAL
 from tile_core.layouts import Fragment, Layout
@@ -16,7 +16,6 @@ from tile_core.layouts import Fragment, Layout
 __all__ = [
     "Any",
     "AnyDType",
-    "Buffer",
     "Fragment",
     "FragmentBuffer",
     "Layout",
@@ -24,11 +23,29 @@ __all__ = [
     "PartialFragment",
     "PrimExpr",
     "PrimFunc",
+    "Ptr",
     "SharedBuffer",
+    "bfloat16x4",
+    "bfloat16x8",
+    "bfloat16x16",
+    "bfloat16x32",
+    "bfloat16x64",
+    "boolean",
     "dtype",
+    "handle",
+    "void",
 ]
 
 dtype = DType
+boolean = DType("bool")
+handle = DType("handle")
+void = DType("void")
+bfloat16x4 = DType("bfloat16x4")
+bfloat16x8 = DType("bfloat16x8")
+bfloat16x16 = DType("bfloat16x16")
+bfloat16x32 = DType("bfloat16x32")
+bfloat16x64 = DType("bfloat16x64")
+Ptr = ptr
 PrimExpr = Expr
 PrimFunc = tirx.PrimFunc
 
@@ -61,24 +78,6 @@ def _annotation(
     if strides is not None:
         return StridedTensor(shape, strides, dtype, scope)
     return Tensor(shape, dtype, None, scope)
-
-
-def Buffer(
-    shape: Any,
-    dtype: Any = "float32",
-    data: Any = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: Any = None,
-) -> Tensor | StridedTensor:
-    """The older spelling of `T.Tensor` (and, with `strides`, of `T.StridedTensor`)."""
-    extra = {"data": data, "elem_offset": elem_offset, "align": align, "offset_factor": offset_factor}
-    extra |= {"buffer_type": buffer_type, "axis_separators": axis_separators}
-    return _annotation("Buffer", shape, dtype, strides, scope, extra)
 
 
 def _scoped(name: str, scope_default: str) -> Any:
