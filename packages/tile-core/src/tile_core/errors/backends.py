@@ -22,8 +22,8 @@ class CodeGenerationUnimplementedError(TileError, NotImplementedError):
 class DialectNameUnimplementedError(TileError, AttributeError):
     """The name belongs to the dialect in use, and does not exist yet.
 
-    A backend's dialect has the portable names and the names of its vendor. The message says which backend it is. Portable
-    names work on every backend that generates code.
+    A backend's dialect has the portable names and the names of its vendor. The message says which backend it is.
+    Portable names work on every backend that generates code.
     """
 
     code = "TILE-E0591"

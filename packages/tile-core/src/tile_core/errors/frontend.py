@@ -62,9 +62,9 @@ class NoBuilderError(TileError, RuntimeError):
 class SourceUnavailableError(TileError, OSError):
     """The Python source of a decorated function cannot be found.
 
-    The frontend rewrites a function's source. It is found for files, notebook cells, doctests, `python -c`, `python -` with
-    the source registered, and for `exec` when the text was put in `linecache.cache` under the file name given to `compile`.
-    Elsewhere, put the function in a file and import it.
+    The frontend rewrites a function's source. It is found for files, notebook cells, doctests, `python -c`, `python -`
+    with the source registered, and for `exec` when the text was put in `linecache.cache` under the file name given to
+    `compile`. Elsewhere, put the function in a file and import it.
     """
 
     code = "TILE-E0102"
@@ -76,8 +76,9 @@ class SourceUnavailableError(TileError, OSError):
 class UnsupportedSyntaxError(TileError, NotImplementedError):
     """A Python construct has no meaning in a traced function.
 
-    Functions are traced once, so constructs that make or suspend a second flow of control are refused: `yield`, `await`,
-    `async`, an inner `def`, a `class`, `global`. Move a helper out of the function and decorate it with `@T.macro`.
+    Functions are traced once, so constructs that make or suspend a second flow of control are refused: `yield`,
+    `await`, `async`, an inner `def`, a `class`, `global`. Move a helper out of the function and decorate it with
+    `@T.macro`.
     """
 
     code = "TILE-E0103"
@@ -86,8 +87,9 @@ class UnsupportedSyntaxError(TileError, NotImplementedError):
 class DeviceValueAsBoolError(TileError, TypeError):
     """Python asked for the truth of a value that exists only when the kernel runs.
 
-    `if`, `while`, `and`, `or`, `not`, `assert` and the ternary accept device values in a traced function. The builtins `max`,
-    `min`, `sorted`, `any`, `all` and plain Python helpers do not: use `T.max`, `T.min`, or make the helper a `T.macro`.
+    `if`, `while`, `and`, `or`, `not`, `assert` and the ternary accept device values in a traced function. The builtins
+    `max`, `min`, `sorted`, `any`, `all` and plain Python helpers do not: use `T.max`, `T.min`, or make the helper a
+    `T.macro`.
     """
 
     code = "TILE-E0104"
@@ -96,9 +98,9 @@ class DeviceValueAsBoolError(TileError, TypeError):
 class DeviceValueAsNumberError(TileError, TypeError):
     """Python asked for the number, the length or the items of a value that exists only when the kernel runs.
 
-    A Python list cannot be indexed by a device value, and `int()`, `float()`, `len()`, `abs()`, unpacking and comprehensions
-    need values known while tracing. Use a buffer for the list, `T.cast` for conversions, `T.abs`, and `for ... in range(n)` or
-    `T.serial(n)` for a loop over a runtime extent.
+    A Python list cannot be indexed by a device value, and `int()`, `float()`, `len()`, `abs()`, unpacking and
+    comprehensions need values known while tracing. Use a buffer for the list, `T.cast` for conversions, `T.abs`, and
+    `for ... in range(n)` or `T.serial(n)` for a loop over a runtime extent.
     """
 
     code = "TILE-E0105"
@@ -107,8 +109,8 @@ class DeviceValueAsNumberError(TileError, TypeError):
 class AmbiguousDivisionError(TileError, TypeError):
     """`/` was applied to two integers.
 
-    Its result could be meant as an integer or as a float. Write `//` for floor division, `T.truncdiv` for C division, or cast
-    one side: `T.cast(a, "float32") / b`.
+    Its result could be meant as an integer or as a float. Write `//` for floor division, `T.truncdiv` for C division,
+    or cast one side: `T.cast(a, "float32") / b`.
     """
 
     code = "TILE-E0106"
@@ -117,8 +119,9 @@ class AmbiguousDivisionError(TileError, TypeError):
 class OperandError(TileError, TypeError):
     """An operator was applied to an operand that it is not defined for.
 
-    Bitwise operators and shifts take integers and booleans; `//` and `%` take integers; `**` is written `T.pow`; arithmetic
-    takes numbers and device scalars, never a whole buffer, a region, a torch tensor, a string or a complex number.
+    Bitwise operators and shifts take integers and booleans; `//` and `%` take integers; `**` is written `T.pow`;
+    arithmetic takes numbers and device scalars, never a whole buffer, a region, a torch tensor, a string or a complex
+    number.
     """
 
     code = "TILE-E0107"
@@ -136,8 +139,8 @@ class IndexCountError(TileError, IndexError):
 class IndexRangeError(TileError, IndexError):
     """A constant index or slice lies outside its buffer.
 
-    A negative constant counts from the end as in Python. Nothing is clamped: a tile that may hang over the edge is written with
-    the block index in it, and is then guarded.
+    A negative constant counts from the end as in Python. Nothing is clamped: a tile that may hang over the edge is
+    written with the block index in it, and is then guarded.
     """
 
     code = "TILE-E0109"
@@ -146,9 +149,9 @@ class IndexRangeError(TileError, IndexError):
 class ReboundNameError(TileError, RuntimeError):
     """A name was assigned under a device condition or in a device loop, and used after it.
 
-    The body of a device `if` or loop is traced once, so a Python name cannot carry what the kernel will do at run time. Make
-    the name a variable: `x = T.alloc_var("float32", init=...)` before the branch or loop; an assignment then stores into it.
-    For a choice between two values write `x = a if cond else b`.
+    The body of a device `if` or loop is traced once, so a Python name cannot carry what the kernel will do at run time.
+    Make the name a variable: `x = T.alloc_var("float32", init=...)` before the branch or loop; an assignment then
+    stores into it. For a choice between two values write `x = a if cond else b`.
     """
 
     code = "TILE-E0110"
@@ -176,8 +179,8 @@ class ScopeError(TileError, RuntimeError):
 class StaleValueError(TileError, RuntimeError):
     """A buffer element was read, and written again before the value read was used.
 
-    An element kept in a Python container or passed along is read where it is used. Bind it to a name (`v = A[i]`) before the
-    write: a name holds the value of that moment.
+    An element kept in a Python container or passed along is read where it is used. Bind it to a name (`v = A[i]`)
+    before the write: a name holds the value of that moment.
     """
 
     code = "TILE-E0113"
@@ -186,9 +189,9 @@ class StaleValueError(TileError, RuntimeError):
 class PythonStateError(TileError, RuntimeError):
     """Python state was changed inside a device branch or loop.
 
-    A list, dict, set or attribute that is changed there is changed once, while tracing, whatever the kernel does at run time.
-    Keep run-time state in `T.alloc_var` or a buffer; build Python lists outside of device loops, or loop over a Python sequence,
-    which unrolls.
+    A list, dict, set or attribute that is changed there is changed once, while tracing, whatever the kernel does at run
+    time. Keep run-time state in `T.alloc_var` or a buffer; build Python lists outside of device loops, or loop over a
+    Python sequence, which unrolls.
     """
 
     code = "TILE-E0114"
@@ -197,9 +200,9 @@ class PythonStateError(TileError, RuntimeError):
 class ControlFlowError(TileError, NotImplementedError):
     """`break`, `continue`, `return` or `raise` stands where it cannot be translated.
 
-    `break` and `continue` work in serial, unrolled and `while` loops. They are refused in `T.Parallel` and `T.vectorized`, whose
-    iterations have no order, and where a device condition would leave a loop that Python unrolls. `return` and `raise` under a
-    device condition or in a device loop would happen while tracing.
+    `break` and `continue` work in serial, unrolled and `while` loops. They are refused in `T.Parallel` and
+    `T.vectorized`, whose iterations have no order, and where a device condition would leave a loop that Python unrolls.
+    `return` and `raise` under a device condition or in a device loop would happen while tracing.
     """
 
     code = "TILE-E0115"
@@ -217,8 +220,8 @@ class ReturnValueError(TileError, ValueError):
 class ConstantWhileError(TileError, RuntimeError):
     """The condition of a `while` is true and constant, so the loop would never end.
 
-    The condition must be a device value: read a `T.alloc_var` or a buffer in it. A loop that is known while tracing is a `for`
-    over a Python sequence.
+    The condition must be a device value: read a `T.alloc_var` or a buffer in it. A loop that is known while tracing is
+    a `for` over a Python sequence.
     """
 
     code = "TILE-E0117"
@@ -227,8 +230,8 @@ class ConstantWhileError(TileError, RuntimeError):
 class LoopElseError(TileError, NotImplementedError):
     """A device loop has an `else`.
 
-    `for ... else` works for loops over Python sequences. For a device loop set a `T.alloc_var` where you break and test it after
-    the loop.
+    `for ... else` works for loops over Python sequences. For a device loop set a `T.alloc_var` where you break and test
+    it after the loop.
     """
 
     code = "TILE-E0118"
@@ -255,8 +258,8 @@ class KernelNestingError(TileError, RuntimeError):
 class LaunchShapeError(TileError, ValueError):
     """The grid or the threads of `T.Kernel` are not a launch.
 
-    The grid has up to 3 extents, integers or integer expressions over shapes. `threads` is a positive int or 1 to 3 positive
-    ints, at most 1024 in all.
+    The grid has up to 3 extents, integers or integer expressions over shapes. `threads` is a positive int or 1 to 3
+    positive ints, at most 1024 in all.
     """
 
     code = "TILE-E0121"
@@ -265,8 +268,8 @@ class LaunchShapeError(TileError, ValueError):
 class LaunchQueryError(TileError, ValueError):
     """A question about the launch has no answer here.
 
-    `T.get_block_*` and `T.get_thread_*` are asked inside `T.Kernel`, for axis 0, 1 or 2. The number of threads is known only
-    where `threads=` was given: it is chosen per target otherwise.
+    `T.get_block_*` and `T.get_thread_*` are asked inside `T.Kernel`, for axis 0, 1 or 2. The number of threads is known
+    only where `threads=` was given: it is chosen per target otherwise.
     """
 
     code = "TILE-E0122"
@@ -275,7 +278,8 @@ class LaunchQueryError(TileError, ValueError):
 class DialectNameError(TileError, AttributeError):
     """The language module in use has no such name.
 
-    Each backend's dialect is the portable language plus its own names: `import tile_cuda.language as T` for CUDA's, and so on.
+    Each backend's dialect is the portable language plus its own names: `import tile_cuda.language as T` for CUDA's, and
+    so on.
     """
 
     code = "TILE-E0123"
@@ -290,8 +294,9 @@ class KernelKeywordError(TileError, TypeError):
 class ParameterError(TileError, TypeError):
     """A parameter of a traced function has no annotation, or one that is no parameter type.
 
-    Annotate tensors with `T.Tensor(shape, dtype)` or `T.StridedTensor(shape, strides, dtype)`, scalars with a dtype such as
-    `T.int32`, pointers with `T.ptr`. Parameters are positional or keyword, never `*args`, `**kwargs` or positional-only.
+    Annotate tensors with `T.Tensor(shape, dtype)` or `T.StridedTensor(shape, strides, dtype)`, scalars with a dtype
+    such as `T.int32`, pointers with `T.ptr`. Parameters are positional or keyword, never `*args`, `**kwargs` or
+    positional-only.
     """
 
     code = "TILE-E0125"
@@ -330,8 +335,8 @@ class LoopArgumentError(TileError, ValueError):
 class LoopUseError(TileError, TypeError):
     """A device loop (`T.serial`, `T.Parallel`, …) was used other than as the iterable of a `for` in a traced function.
 
-    In a comprehension or a plain Python function, iterate over a Python sequence; make the function a `T.macro` to use a device
-    loop in it.
+    In a comprehension or a plain Python function, iterate over a Python sequence; make the function a `T.macro` to use
+    a device loop in it.
     """
 
     code = "TILE-E0130"
@@ -358,8 +363,8 @@ class OutputError(TileError, RuntimeError):
 class SymbolError(TileError, RuntimeError):
     """A symbolic dimension cannot be known.
 
-    A symbol of `T.dynamic` or `T.const` must stand by itself as a dimension or stride of a tensor parameter: `(n * 2,)` alone
-    does not tell `n`. `T.const` is for eager functions (`@tl.jit` on the function that opens `T.Kernel`).
+    A symbol of `T.dynamic` or `T.const` must stand by itself as a dimension or stride of a tensor parameter: `(n * 2,)`
+    alone does not tell `n`. `T.const` is for eager functions (`@tl.jit` on the function that opens `T.Kernel`).
     """
 
     code = "TILE-E0133"
@@ -386,8 +391,8 @@ class InternalCompilerError(TileError, RuntimeError):
 class StatementInExpressionError(TileError, RuntimeError):
     """A statement stands in a part of an expression that may not be evaluated.
 
-    The right side of `and`/`or` on device values, the sides of a ternary and the condition of a `while` are expressions: nothing
-    can be stored, copied or allocated in them, nor a name be bound. Write an `if` statement.
+    The right side of `and`/`or` on device values, the sides of a ternary and the condition of a `while` are
+    expressions: nothing can be stored, copied or allocated in them, nor a name be bound. Write an `if` statement.
     """
 
     code = "TILE-E0137"
@@ -396,8 +401,8 @@ class StatementInExpressionError(TileError, RuntimeError):
 class HostAccessError(TileError, RuntimeError):
     """A buffer is read or written outside of `T.Kernel`.
 
-    What stands outside of the kernel runs on the host, which computes grid extents and shapes only. Move the statement into the
-    kernel.
+    What stands outside of the kernel runs on the host, which computes grid extents and shapes only. Move the statement
+    into the kernel.
     """
 
     code = "TILE-E0138"
@@ -421,7 +426,8 @@ class UnpackError(TileError, ValueError):
 class AssignmentTargetError(TileError, TypeError):
     """The left side of an assignment cannot be stored to.
 
-    Elements are assigned one by one (`A[i, j] = v`); whole buffers and slices are filled with `T.fill` and copied with `T.copy`.
+    Elements are assigned one by one (`A[i, j] = v`); whole buffers and slices are filled with `T.fill` and copied with
+    `T.copy`.
     """
 
     code = "TILE-E0141"

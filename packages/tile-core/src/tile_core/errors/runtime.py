@@ -45,8 +45,8 @@ class ArgumentError(TileError):
 class ArgumentCountError(ArgumentError, TypeError, ValueError):
     """The kernel was called with too few or too many arguments.
 
-    A kernel takes its parameters in the order of its definition, without the outputs named by `out_idx` or returned from
-    `T.empty`: those are allocated by the call. `kernel.params` lists all parameters, `kernel.out_idx` the outputs.
+    A kernel takes its parameters in the order of its definition, without the outputs named by `out_idx` or returned
+    from `T.empty`: those are allocated by the call. `kernel.params` lists all parameters, `kernel.out_idx` the outputs.
     """
 
     code = "TILE-E0701"

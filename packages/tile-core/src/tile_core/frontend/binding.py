@@ -1,7 +1,7 @@
 """The rules of assignment.
 
-A name bound to a device expression holds its value of that moment (a `Bind` statement). A name that holds a `T.alloc_var` variable
-is stored to. Everything else is Python's.
+A name bound to a device expression holds its value of that moment (a `Bind` statement). A name that holds a
+`T.alloc_var` variable is stored to. Everything else is Python's.
 """
 
 from __future__ import annotations

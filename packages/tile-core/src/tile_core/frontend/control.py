@@ -1,7 +1,7 @@
 """The scopes of control flow: branches, loops, `while` and `with`, as rewritten code drives them.
 
-Each scope is opened with the names that its body assigns. A scope decided while tracing hands values through unchanged. A scope of
-the device puts markers into the names that its body rebinds, and checks that no Python state was changed.
+Each scope is opened with the names that its body assigns. A scope decided while tracing hands values through unchanged.
+A scope of the device puts markers into the names that its body rebinds, and checks that no Python state was changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which dtype an operation is computed in.
 
-Rules: equal dtypes stay; a float wins over an integer; of two floats or two integers the wider wins; at equal width unsigned wins
-over signed, and of two float formats the left one wins; bool gives way to everything. A Python int takes the other operand's dtype
-where it fits; a Python float is a float32.
+Rules: equal dtypes stay; a float wins over an integer; of two floats or two integers the wider wins; at equal width
+unsigned wins over signed, and of two float formats the left one wins; bool gives way to everything. A Python int takes
+the other operand's dtype where it fits; a Python float is a float32.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def literal_dtype(value: Number) -> DType:
 def literal_beside(value: Number, other: DType) -> DType:
     """The dtype that a Python number takes in an operation with `other`.
 
-    A negative or too large int beside a narrower integer is given a signed dtype that holds both, so that `u8 > -1` is true.
+    A negative or too large int beside a narrower integer is given a signed dtype that holds both, so that `u8 > -1` is
+    true.
     """
     if isinstance(value, bool):
         return BOOL

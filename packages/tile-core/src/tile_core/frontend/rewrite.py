@@ -1,8 +1,8 @@
 """From a Python function to the function that traces it.
 
-The definition is rewritten statement by statement into calls on a tracer (`rewrite_statements.py`, `rewrite_expressions.py`),
-compiled under the user's file name and line numbers, and given the globals, closure cells and defaults of the original. Results are
-kept per code object, so a factory called again only fills in other cells.
+The definition is rewritten statement by statement into calls on a tracer (`rewrite_statements.py`,
+`rewrite_expressions.py`), compiled under the user's file name and line numbers, and given the globals, closure cells
+and defaults of the original. Results are kept per code object, so a factory called again only fills in other cells.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rewriting of statements.
 
-Control flow becomes `with` and `for` over scopes of the tracer, never nested functions, so that Python's own scoping, `break` and
-`return` keep working where they are decided while tracing. Names assigned inside are handed to the scope at its ends (`entry`, `end`,
-`leave`), which is how a name that a device branch or loop rebinds is found.
+Control flow becomes `with` and `for` over scopes of the tracer, never nested functions, so that Python's own scoping,
+`break` and `return` keep working where they are decided while tracing. Names assigned inside are handed to the scope at
+its ends (`entry`, `end`, `leave`), which is how a name that a device branch or loop rebinds is found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The syntax tree of a function.
 
-The whole file is parsed once and the function found by name and first line, which keeps the columns that errors point at and also
-works for cells, doctests and `python -c`, where `inspect.getsource` guesses or gives up.
+The whole file is parsed once and the function found by name and first line, which keeps the columns that errors point
+at and also works for cells, doctests and `python -c`, where `inspect.getsource` guesses or gives up.
 """
 
 from __future__ import annotations
