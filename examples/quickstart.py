@@ -209,7 +209,7 @@ def run(workload: Workload, target: object, show_source: bool, console: Console)
     mine, theirs = medians(lambda: kernel(*inputs, output), lambda: workload.peer(*inputs, scratch), device)
     row = (
         workload.name,
-        str(kernel.target),
+        kernel.target.kind,
         f"{error:.1e}" if right else f"[red]{error:.1e} > {workload.tolerance:.0e}[/red]",
         f"{mine:.3f} ms",
         f"{workload.work / mine / 1e6:.0f} {workload.unit}",
@@ -228,7 +228,7 @@ def main() -> int:
     parser.add_argument("--size", choices=("small", "full"), default="full", help="extents of the workloads")
     parser.add_argument("--show-source", action="store_true", help="print the generated code of every kernel")
     options = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     target = tl.select_target(options.target)
     table = Table(
         "kernel", "target", "largest error", "time", "rate", "torch / ours", "compile", title="tile quickstart"
