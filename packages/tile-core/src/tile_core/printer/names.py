@@ -34,6 +34,7 @@ class Names:
         self._names: dict[Any, str] = {}
         self._scopes: list[list[Any]] = [[]]
         self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -59,4 +60,15 @@ class Names:
 
     def get(self, var: Any) -> str | None:
         """The name of `var`, `None` where it is not declared here."""
-        return self._names.get(var)
+        name = self._names.get(var)
+        if name is not None:
+            self._used.add(name)
+        return name
+
+    def is_declared(self, var: Any) -> bool:
+        """Whether `var` has a name here."""
+        return var in self._names
+
+    def is_used(self, name: str) -> bool:
+        """Whether a name of the outermost scope was asked for."""
+        return name in self._used

@@ -46,7 +46,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class PrintedFunction:
-    """Source text and how to call it: the program's parameters in order, then the sizes that only shapes tell."""
+    """Source text and how to call it: the program's parameters in order, then the sizes that only shapes tell.
+
+    Sizes that the function does not use are left out.
+    """
 
     name: str
     source: str
@@ -88,18 +91,20 @@ class Printer:
         """The whole source: header, helpers that are used, and the function."""
         self._written = frozenset(_written(func.body))
         name = self._function_name(func)
-        parameters, declarations = self._parameters(func)
-        head = self.language.function.format(name=name, parameters=", ".join(declarations))
-        with self.block(head):
+        declared = self._parameters(func)
+        with self.indented():
             self.stmt(func.body)
-        parts = [*self.language.header, "", *self._helpers.values(), *self._lines]
-        return PrintedFunction(name, "\n".join(parts).lstrip("\n") + "\n", tuple(parameters))
+        parameters = tuple(p for p in declared if p.kind in ("buffer", "scalar") or self.names.is_used(p.name))
+        declarations = ", ".join(self._declaration(func, parameter) for parameter in parameters)
+        head = self.language.function.format(name=name, parameters=declarations)
+        parts = [*self.language.header, "", *self._helpers.values(), f"{head} {{", *self._lines, "}"]
+        return PrintedFunction(name, "\n".join(parts).lstrip("\n") + "\n", parameters)
 
     def _function_name(self, func: tirx.PrimFunc) -> str:
         symbol = None if func.attrs is None else func.attrs.get("global_symbol")
         return self.names.declare(func, legal("main" if symbol is None else str(symbol), "kernel"))
 
-    def _parameters(self, func: tirx.PrimFunc) -> tuple[list[Parameter], list[str]]:
+    def _parameters(self, func: tirx.PrimFunc) -> list[Parameter]:
         found: list[Parameter] = []
         for position, var in enumerate(func.params):
             name = self.names.declare(var, str(var.name))
@@ -108,14 +113,14 @@ class Printer:
         for position, buffer in enumerate(func.params):
             if isinstance(buffer.ty, tirx.BufferType):
                 found += self._sizes(buffer, position)
-        return found, [self._declaration(func, parameter) for parameter in found]
+        return found
 
     def _sizes(self, buffer: Node, position: int) -> Iterator[Parameter]:
         sizes: tuple[tuple[Literal["extent", "stride"], Node], ...]
         sizes = (("extent", buffer.ty.shape), ("stride", buffer.ty.strides))
         for kind, values in sizes:
             for axis, var in enumerate(values):
-                if isinstance(var, ir.Var) and self.names.get(var) is None:
+                if isinstance(var, ir.Var) and not self.names.is_declared(var):
                     dtype = str(var.ty.dtype)
                     if kind == "extent":
                         self.intervals.bind(var, of_size(var))
