@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from tile_core.dtypes import DType
+from tile_core.dtypes import DType, FloatFormat
 from tile_core.errors.frontend import (
     AmbiguousDivisionError,
     ConstantRangeError,
@@ -97,17 +97,29 @@ def constant(value: Number, dtype: DType) -> ir.Expr:
 
 
 def _float_constant(value: float, dtype: DType) -> ir.Expr:
-    if math.isfinite(value) and abs(value) > dtype.max:
+    form = dtype.float_format
+    assert form is not None
+    if math.isnan(value) and not form.has_nan or math.isinf(value) and not form.has_infinity:
+        raise ConstantRangeError(f"{dtype} has no {value!r}", remedy="use float16, bfloat16 or a wider type")
+    rounded = _nearest(value, form)
+    if math.isfinite(value) and (abs(rounded) > form.max or rounded < 0 and not form.signed):
         raise ConstantRangeError(
-            f"{value!r} is beyond the largest {dtype}, {dtype.max!r}",
+            f"{value!r} does not fit {dtype}, whose largest value is {form.max!r}",
             remedy=f'use a wider dtype, or T.infinity("{dtype}")',
         )
-    if math.isnan(value) and not dtype.has_nan or math.isinf(value) and not dtype.has_infinity:
-        raise ConstantRangeError(f"{dtype} has no {value!r}", remedy="use a float16, bfloat16 or wider type")
-    try:
-        return tirx.FloatImm(dtype.tvm, value)
-    except (ValueError, TypeError):
-        return tirx.Cast(dtype.tvm, tirx.FloatImm("float32", value))
+    # TVM takes no immediate of a custom type, and none below zero of the fnuz and scale formats.
+    if form.encoding in ("scale", "fnuz") or dtype.tvm.startswith("custom"):
+        return tirx.Cast(dtype.tvm, tirx.FloatImm("float32", rounded))
+    return tirx.FloatImm(dtype.tvm, rounded)
+
+
+def _nearest(value: float, form: FloatFormat) -> float:
+    """The value of the format nearest to `value`, ties to even; beyond the largest, the next step of its scale."""
+    if not math.isfinite(value) or value == 0 or form.mantissa >= 52 or form.encoding == "scale":
+        return value
+    exponent = max(math.frexp(value)[1] - 1, 1 - form.bias)
+    quantum = exponent - form.mantissa
+    return math.copysign(math.ldexp(round(math.ldexp(value, -quantum)), quantum), value)
 
 
 def cast(expr: ir.Expr, dtype: DType) -> ir.Expr:

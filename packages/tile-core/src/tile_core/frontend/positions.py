@@ -13,6 +13,8 @@ from tile_core.errors.base import SourceSpan
 PACKAGE = str(Path(__file__).resolve().parents[1])
 # The programs of the conformance kit are written as a user writes them.
 PROGRAMS = str(Path(PACKAGE, "testing"))
+# These apply the user's own operators and iterators to Python values; what those raise is the user's.
+ON_BEHALF = tuple(str(Path(PACKAGE, "frontend", name)) for name in ("tracer.py", "binding.py", "control.py"))
 STANDARD_LIBRARY = str(Path(os.__file__).parent)
 ANNOTATION = "<annotation>"
 """The file name under which annotations written as strings are evaluated."""
@@ -67,7 +69,7 @@ def is_own_failure(error: BaseException) -> bool:
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if not is_standard_file(file):
-            own = is_own_file(file)
+            own = is_own_file(file) and file not in ON_BEHALF
         trace = trace.tb_next
     return own
 

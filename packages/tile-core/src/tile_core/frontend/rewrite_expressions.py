@@ -30,8 +30,11 @@ _WATCHED_BUILTINS = ("bool", "range")
 
 
 def at(node: Node, place: ast.AST) -> Node:
-    """Give a made node the position of the user's."""
-    return ast.fix_missing_locations(ast.copy_location(node, place))
+    """Give a made node the position of the user's: one line, since CPython reports a call by its last line."""
+    ast.copy_location(node, place)
+    if getattr(place, "end_lineno", None) != getattr(place, "lineno", None):
+        node.end_lineno, node.end_col_offset = place.lineno, place.col_offset  # type: ignore[attr-defined]
+    return ast.fix_missing_locations(node)
 
 
 def load(name: str) -> ast.Name:

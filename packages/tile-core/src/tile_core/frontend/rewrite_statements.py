@@ -103,7 +103,8 @@ class StatementRewriter:
         if handler is None:
             return [self._expressions.visit(node)]
         made: Block = handler(node)
-        return [self._note(node), *(at(stmt, node) for stmt in made)]
+        place = _at_header(self.header(node))
+        return [self._note(node, place), *(at(stmt, place) for stmt in made)]
 
     def _expr(self, node: ast.Expr) -> Block:
         if isinstance(node.value, ast.Constant):
@@ -225,7 +226,12 @@ class StatementRewriter:
 
     def _assert(self, node: ast.Assert) -> Block:
         message = ast.Constant(None) if node.msg is None else self._value(node.msg)
-        return [ast.Expr(call("assert_", self._value(node.test), lazy(message), text(ast.unparse(node.test))))]
+        failure = self._temporary()
+        failed = ast.Compare(load(failure), [ast.IsNot()], [ast.Constant(None)])
+        return [
+            _set(failure, call("assert_", self._value(node.test), lazy(message), text(ast.unparse(node.test)))),
+            ast.If(failed, [ast.Raise(load(failure))], []),
+        ]
 
     def _raise(self, node: ast.Raise) -> Block:
         return [ast.Expr(call("raise_")), self._expressions.visit(node)]
@@ -293,9 +299,9 @@ class StatementRewriter:
         listed = ast.Tuple([text(name) for name in names], ast.Load())
         return call(method, *arguments, listed, call("locals"))
 
-    def _note(self, node: ast.stmt) -> ast.stmt:
+    def _note(self, node: ast.stmt, place: ast.stmt) -> ast.stmt:
         self.places.append(Place(self.header(node), _targets(node)))
-        return at(ast.Expr(call("at", ast.Constant(len(self.places) - 1))), node)
+        return at(ast.Expr(call("at", ast.Constant(len(self.places) - 1))), place)
 
     def _temporary(self) -> str:
         self._temporaries += 1
@@ -309,6 +315,12 @@ class StatementRewriter:
             line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
             span = SourceSpan(self.file, line, column, node.end_lineno or line, node.end_col_offset or column)  # type: ignore[attr-defined]
         raise error(message, remedy=remedy, span=span)
+
+
+def _at_header(span: SourceSpan) -> ast.stmt:
+    return ast.Pass(
+        lineno=span.line, col_offset=span.column, end_lineno=span.end_line, end_col_offset=span.end_column
+    )
 
 
 def _header_end(node: ast.stmt) -> ast.expr | None:

@@ -193,18 +193,19 @@ class Tracer:
                 remedy="write `assert condition, message`, which the kernel checks",
             )
 
-    def assert_(self, condition: Any, message: Callable[[], Any], source: str) -> None:
-        """`assert`: checked now, or by the kernel."""
+    def assert_(self, condition: Any, message: Callable[[], Any], source: str) -> AssertionError | None:
+        """`assert`: checked now, which gives what is to be raised, or by the kernel."""
         if not isinstance(condition, Value):
-            if not condition:
-                detail = message()
-                raise AssertionError(source if detail is None else detail)
-            return
+            if condition:
+                return None
+            detail = message()
+            return AssertionError(source if detail is None else detail)
         builder = current_builder()
         detail = message()
         parts = [ir.StringImm(source if detail is None else str(detail))]
         # The Python wrapper of TVM 0.27 names its first two parameters in the wrong order.
         builder.emit(S.AssertStmt(arith.truth(_scalar(condition)), ir.StringImm("RuntimeError"), parts, builder.span))
+        return None
 
 
 def has_effect(node: ir.Expr) -> bool:
