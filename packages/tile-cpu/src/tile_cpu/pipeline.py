@@ -7,8 +7,9 @@ from tile_core.passes.legalize_bounds import LegalizeBounds
 from tile_core.passes.pipeline import Edit, insert_after, replace
 from tile_core.targets import Target
 from tile_cpu.passes.inline_masks import InlineMasks
-from tile_cpu.passes.legalize_float_compare import LegalizeFloatCompare
+from tile_cpu.passes.legalize_compare import LegalizeCompare
 from tile_cpu.passes.lower_intrinsics import LowerIntrinsics
+from tile_cpu.passes.lower_loop_control import LowerLoopControl
 from tile_cpu.passes.map_grid import MapGrid
 from tile_cpu.passes.plan_memory import PlanMemory
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
@@ -23,12 +24,13 @@ def edits(target: Target) -> tuple[Edit, ...]:
         replace("legalize_bounds", LegalizeBounds(every_scope=True)),
         insert_after(
             "simplify",
+            LowerLoopControl(),
             MapGrid(),
             VectorizeLoops(),
             LowerIntrinsics(),
             DropGuardMarks(),
             InlineMasks(),
             PlanMemory(),
-            LegalizeFloatCompare(),
+            LegalizeCompare(),
         ),
     )
