@@ -65,8 +65,10 @@ def _coordinates(block: ir.Var, nest: launch.Launch) -> list[S.Stmt]:
     rest: ir.Expr = block
     last = len(nest.grid_vars) - 1
     for axis, (var, extent) in enumerate(zip(nest.grid_vars, nest.grid_extents, strict=True)):
-        index = rest if axis == last else tirx.floormod(rest, _wide(extent))
-        rest = tirx.floordiv(rest, _wide(extent))
+        # A grid with an extent of 0 runs no block; folding must not see a division by it.
+        divisor = tirx.IntImm("int64", 1) if constant(extent) == 0 else _wide(extent)
+        index = rest if axis == last else tirx.floormod(rest, divisor)
+        rest = tirx.floordiv(rest, divisor)
         binds.append(S.Bind(var, _narrow(index, str(var.ty.dtype)), nest.span))
     return binds
 
