@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile_core.settings import settings
 from tile_cpu.compiler import KERNEL_OBJECT, POOL_OBJECT
+from tile_cpu.passes.lower_intrinsics import PRINT
 from tile_cpu.split_host import SET_POOL
 
 if TYPE_CHECKING:
@@ -56,11 +57,27 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
     """
     import tvm_ffi_orcjit
 
+    _register_print()
     module = tvm_ffi_orcjit.default_session().load_module(artifact.files[KERNEL_OBJECT])
     pool = _pool(artifact.files[POOL_OBJECT])
     module[SET_POOL](ctypes.c_void_p(ctypes.addressof(pool)))
     entry: Callable[..., None] = module[artifact.report["symbol"]]
     return entry
+
+
+@functools.cache
+def _register_print() -> None:
+    """Give `T.print` its way back from compiled code; blocks call it from any thread."""
+    import tvm_ffi
+
+    from tile_core.ops.print import line
+
+    def write(message: str, name: str, *values: Any) -> None:
+        value, index = (str(values[0]), [int(at) for at in values[1:]]) if values else ("", [])
+        sys.stdout.write(f"{line(message, name, value, index)}\n")
+        sys.stdout.flush()
+
+    tvm_ffi.register_global_func(PRINT, write, override=True)
 
 
 def _pool(pool_object: bytes) -> _Pool:

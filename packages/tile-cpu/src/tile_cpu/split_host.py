@@ -4,6 +4,9 @@
                                        into an array of 8-byte cells and calls `tile_launch_<k>`
     blocks  int <name>_blocks_<k>(void *cells, int64 begin, int64 end)      runs the blocks [begin, end)
 
+The first cell belongs to the blocks: an assertion that fails leaves its number there and ends the range of blocks. The host raises the
+error, because a worker thread's error would not reach the caller.
+
 `tile_launch_<k>` is imported LLVM IR: it hands the blocks' function to the pool that the runtime stored in the
 module, or calls it directly when there is no pool or only one block. TVM's own parallel loops are not used: they
 leave the number of tasks to TVM's pool, which cannot be told apart from other users of TVM in the process.
@@ -26,6 +29,7 @@ SET_POOL = "tile_set_pool"
 CELL_VALUE = 15
 """`kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
 
+_PASSED = 0
 _FAILED = "a block of the kernel did not finish: there is no memory for its tiles"
 """The only call in a block that can fail is the allocation of its workspace."""
 
@@ -96,9 +100,10 @@ class _Outliner:
         index = len(self.blocks)
         symbol = f"{self._name}_blocks_{index}"
         captured = _captured(loop)
-        self.blocks.append(_blocks(symbol, loop, captured))
+        assertions: list[S.AssertStmt] = []
+        self.blocks.append(_blocks(symbol, loop, captured, assertions))
         self.launchers.append(_LAUNCH.format(blocks=symbol, index=index))
-        return _launch(index, loop, captured)
+        return _launch(index, loop, captured, assertions)
 
 
 def _captured(loop: S.For) -> list[ir.Var]:
@@ -123,15 +128,27 @@ def _captured(loop: S.For) -> list[ir.Var]:
     return list(found)
 
 
-def _blocks(symbol: str, loop: S.For, captured: Sequence[ir.Var]) -> tirx.PrimFunc:
+def _blocks(
+    symbol: str, loop: S.For, captured: Sequence[ir.Var], assertions: list[S.AssertStmt]
+) -> tirx.PrimFunc:
     cells = tirx.Var("cells", "handle")
     begin, end = tirx.Var("begin", "int64"), tirx.Var("end", "int64")
-    names = [_unpack(cells, position, var) for position, var in enumerate(captured)]
+    names = [_unpack(cells, position, var) for position, var in enumerate(captured, 1)]
     tiles, body = _leading_allocations(loop.body)
+    body = visit.mutate(body, (S.AssertStmt, lambda stmt, mutator: _noted(stmt, cells, assertions)))
     run = S.For(loop.loop_var, begin, end - begin, S.ForKind.SERIAL, body, span=loop.span)
     done = S.Return(tirx.IntImm("int32", 0))
     body = _on_host_device(visit.sequence([*names, *tiles, run, done], loop.span))
     return tirx.PrimFunc([cells, begin, end], body, ir.PrimType("int32")).with_attr("global_symbol", symbol)
+
+
+def _noted(stmt: S.AssertStmt, cells: ir.Var, assertions: list[S.AssertStmt]) -> S.Stmt:
+    """An assertion that leaves its number in the first cell and ends the range of blocks."""
+    assertions.append(stmt)
+    number = tirx.IntImm("int64", len(assertions))
+    note = S.Evaluate(tirx.tvm_struct_set(cells, 0, CELL_VALUE, number))
+    failed = visit.sequence([note, S.Return(tirx.IntImm("int32", 0))])
+    return S.IfThenElse(tirx.Not(stmt.condition), failed, None, stmt.span)
 
 
 def _leading_allocations(body: S.Stmt) -> tuple[list[S.Stmt], S.Stmt]:
@@ -148,20 +165,29 @@ def _on_host_device(body: S.Stmt) -> S.Stmt:
     return S.AttrStmt(default, "device_id", tirx.IntImm("int32", 0), body)
 
 
-def _launch(index: int, loop: S.For, captured: Sequence[ir.Var]) -> S.Stmt:
+def _launch(index: int, loop: S.For, captured: Sequence[ir.Var], assertions: Sequence[S.AssertStmt]) -> S.Stmt:
     cells = tirx.Var(f"cells_{index}", "handle")
     status = tirx.Var(f"status_{index}", "int32")
+    failed = tirx.Var(f"assertion_{index}", "int64")
     call = tirx.call_extern("int32", f"tile_launch_{index}", cells, loop.extent)
-    succeeded = tirx.EQ(status, tirx.IntImm("int32", 0))
+    passed = tirx.IntImm("int64", _PASSED)
     return visit.sequence(
         [
-            S.Bind(cells, tirx.tvm_stack_alloca("tvm_ffi_any", max(1, len(captured)))),
-            *(_pack(cells, position, var) for position, var in enumerate(captured)),
+            S.Bind(cells, tirx.tvm_stack_alloca("tvm_ffi_any", len(captured) + 1)),
+            S.Evaluate(tirx.tvm_struct_set(cells, 0, CELL_VALUE, passed)),
+            *(_pack(cells, position, var) for position, var in enumerate(captured, 1)),
             S.Bind(status, call),
-            S.AssertStmt(succeeded, ir.StringImm("MemoryError"), [ir.StringImm(_FAILED)]),
+            S.AssertStmt(tirx.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("MemoryError"), [ir.StringImm(_FAILED)]),
+            S.Bind(failed, tirx.tvm_struct_get(cells, 0, CELL_VALUE, "int64")),
+            *(_raised(failed, number, stmt) for number, stmt in enumerate(assertions, 1)),
         ],
         loop.span,
     )
+
+
+def _raised(failed: ir.Var, number: int, stmt: S.AssertStmt) -> S.Stmt:
+    passed = tirx.NE(failed, tirx.IntImm("int64", number))
+    return S.AssertStmt(passed, stmt.error_kind, list(stmt.message_parts), stmt.span)
 
 
 def _cell_type(dtype: str) -> str:
