@@ -10,8 +10,8 @@ axes; a row in which a guard of the outer axes fails has limit 0. Code that read
 the same for every extent, and a guard costs nothing where it holds.
 
 Iterations of `T.Parallel` are independent by contract, except where they write one address (a variable, a cell that
-accumulates, an atomic): such a nest stays a sequential scalar loop. Nothing is left to LLVM's own vectoriser, which was found to
-give up on the loops of tile programs.
+accumulates, an atomic): such a nest stays a sequential scalar loop. Nothing is left to LLVM's own vectoriser, which
+was found to give up on the loops of tile programs.
 """
 
 from __future__ import annotations

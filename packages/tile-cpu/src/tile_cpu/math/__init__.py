@@ -1,0 +1,1 @@
+"""Mathematical functions as plain arithmetic, so that they run in vector registers."""
