@@ -27,6 +27,7 @@ from tile_core.plugins.manager import backend
 from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
 from tile_cpu.passes.legalize_narrow_floats import LegalizeNarrowFloats
 from tile_cpu.passes.simplify_indices import SimplifyIndices
+from tile_cpu.passes.widen_offsets import WidenOffsets
 from tile_cpu.split_host import split_host
 from tile_cpu.target import llvm_target
 
@@ -48,6 +49,7 @@ def _each(step: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Step:
 
 
 _STEPS: tuple[Step, ...] = (
+    _each(WidenOffsets()),
     transform.FlattenBuffer(),
     _each(SimplifyIndices()),
     _each(LegalizeNarrowFloats()),

@@ -11,7 +11,8 @@ a barrier inside is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -25,10 +26,12 @@ from tile_core.ir.spans import from_tvm
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
+from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
 from tile_core.passes.thread_scope import PHASE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.sync_threads"
+ADDRESS_ONLY = ("tile.is_aligned",)
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT)
 
 
@@ -65,11 +68,10 @@ class InsertBarriers:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            placer = _Placer(_thread_dependent(launch))
+            placer = _Placer(_thread_dependent(launch), _overlapping(launch.body))
             body, _state = placer.stmt(launch.body, CLEAN)
             count += placer.count
-            values = {name: getattr(launch, name) for name in launch.__dataclass_fields__}
-            return launch_ir.Launch(**values | {"body": _without_phases(body)}).to_stmt()
+            return replace(launch, body=_without_phases(body)).to_stmt()
 
         body = visit.mutate(func.body, (S.For, place))
         context.report["barriers"] = count
@@ -84,8 +86,9 @@ def barrier(span: Any = None) -> S.Stmt:
 class _Placer:
     """Rewrites statements, given what was touched before; returns the statement and what is touched after."""
 
-    def __init__(self, divergent: frozenset[ir.Var]) -> None:
+    def __init__(self, divergent: frozenset[ir.Var], overlapping: Mapping[ir.Var, frozenset[ir.Var]]) -> None:
         self._divergent = divergent
+        self._overlapping = overlapping
         self.count = 0
 
     def stmt(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
@@ -105,7 +108,7 @@ class _Placer:
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
         if _is_barrier(stmt):
             return stmt, CLEAN
-        touched = _touched(stmt)
+        touched = self._touched(stmt)
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
             self._check_divergent(stmt)
         if not before.conflicts(touched):
@@ -131,12 +134,18 @@ class _Placer:
         looped = S.While(stmt.condition, body, stmt.span) if isinstance(stmt, S.While) else rebuild.loop(stmt, body=body)
         return visit.sequence([*prefix, looped], stmt.span), before | after
 
+    def _touched(self, stmt: S.Stmt) -> Touched:
+        """A write also touches the tiles that share its bytes."""
+        found = _touched(stmt)
+        spread = (self._overlapping.get(buffer, frozenset()) for buffer in found.writes)
+        return Touched(found.reads, found.writes.union(*spread))
+
     def _is_uniform(self, stmt: Any) -> bool:
         return not any(var in self._divergent for head in _heads(stmt) for var in visit.collect(head, ir.Var))
 
     def _check_divergent(self, stmt: Any) -> None:
         """A piece of work under a thread's own condition must need no barrier inside."""
-        inner = _Placer(frozenset())
+        inner = _Placer(frozenset(), self._overlapping)
         inner.stmt(stmt.then_case if isinstance(stmt, S.IfThenElse) else stmt.body, CLEAN)
         phases = [attr for attr in visit.collect(stmt, S.AttrStmt) if attr.attr_key == PHASE]
         if inner.count and phases:
@@ -147,6 +156,23 @@ class _Placer:
             )
 
 
+def _overlapping(body: S.Stmt) -> dict[ir.Var, frozenset[ir.Var]]:
+    """For each shared tile, the others whose bytes `plan_shared_memory` put in the same place."""
+    spans = {}
+    for alloc in visit.collect(body, S.AllocBuffer):
+        if OFFSET in alloc.annotations:
+            start = int(alloc.annotations[OFFSET])
+            spans[alloc.buffer] = (start, start + size_in_bytes(alloc.buffer))
+    return {
+        buffer: frozenset(
+            other
+            for other, (first, last) in spans.items()
+            if not other.same_as(buffer) and first < span[1] and span[0] < last
+        )
+        for buffer, span in spans.items()
+    }
+
+
 def _heads(stmt: Any) -> list[ir.Expr]:
     if isinstance(stmt, S.For):
         return [stmt.min, stmt.extent]
@@ -154,16 +180,24 @@ def _heads(stmt: Any) -> list[ir.Expr]:
 
 
 def _touched(stmt: S.Stmt) -> Touched:
+    if isinstance(stmt, S.Bind) and _asks_only_for_an_address(stmt.value):
+        return CLEAN
     found = [access for access in accesses(stmt) if access.scope in MEMORY]
     addressed = {
         load.source
         for call in visit.collect(stmt, ir.Call)
-        if isinstance(call.op, ir.Op) and str(call.op.name) == "tirx.address_of"
-        for load in visit.collect(call, ir.TensorLoad)
+        if isinstance(call.op, ir.Op) and str(call.op.name) not in ADDRESS_ONLY
+        for address in call.args
+        if isinstance(address, ir.Call) and isinstance(address.op, ir.Op) and str(address.op.name) == "tirx.address_of"
+        for load in visit.collect(address, ir.TensorLoad)
         if regions.scope(load.source) in MEMORY
     }
     reads = frozenset(access.buffer for access in found if not access.is_store) | addressed
     return Touched(reads, frozenset(access.buffer for access in found if access.is_store) | addressed)
+
+
+def _asks_only_for_an_address(value: ir.Expr) -> bool:
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and str(value.op.name) in ADDRESS_ONLY
 
 
 def _touched_by(*exprs: ir.Expr) -> Touched:

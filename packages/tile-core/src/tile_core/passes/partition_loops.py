@@ -10,7 +10,7 @@ Each piece of parallel work is wrapped in the attribute `tile.phase`, inside whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
@@ -65,8 +65,7 @@ def _partition(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> la
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
     head += scope.alignment_binds()
     head += [S.AllocBuffer(buffer) for buffer in scope.workspaces]
-    values = {name: getattr(launch, name) for name in launch.__dataclass_fields__}
-    return launch_ir.Launch(**values | {"body": visit.sequence([*head, body])})
+    return replace(launch, body=visit.sequence([*head, body]))
 
 
 class _Block:

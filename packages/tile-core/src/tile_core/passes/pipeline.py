@@ -103,8 +103,9 @@ def default_pipeline(capabilities: Any) -> Pipeline:
     from tile_core.passes.lower_scalar_ops import LowerScalarOps
     from tile_core.passes.lower_tile_ops import LowerTileOps
     from tile_core.passes.simplify import Simplify
+    from tile_core.passes.widen_indices import WidenIndices
 
-    return (CheckSemantics(), LowerTileOps(), LowerScalarOps(), LegalizeBounds(), Simplify())
+    return (CheckSemantics(), LowerTileOps(), LowerScalarOps(), WidenIndices(), LegalizeBounds(), Simplify())
 
 
 def build_pipeline(backend: Any, target: Any) -> Pipeline:

@@ -1,0 +1,141 @@
+"""Give every shared tile its place in one region of the block's shared memory.
+
+Tiles whose lives do not overlap share bytes. A tile lives from its first to its last access in the order of the program; a
+tile used inside of a loop and allocated outside of it lives for the whole loop. Places are multiples of 128 bytes, so that
+every vector access and bank pattern begins as if the tile were alone.
+
+Each allocation is annotated `tile.offset`; the launch gets its `shared_bytes`. The report gets `shared_bytes` and the tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, ClassVar
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.passes import SharedMemoryLimitError
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import regions, visit
+from tile_core.ir.regions import constant
+from tile_core.passes.base import PassContext
+
+ALIGNMENT = 128
+OFFSET = "tile.offset"
+
+
+@dataclass
+class _Tile:
+    buffer: ir.Var
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class PlanSharedMemory:
+    """See the module."""
+
+    name: ClassVar[str] = "plan_shared_memory"
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
+        total = 0
+
+        def plan(loop: S.For, mutator: Any) -> S.Stmt:
+            nonlocal total
+            if not launch_ir.is_launch(loop):
+                return mutator.default_mutate(loop)
+            launch = launch_ir.from_stmt(loop)
+            tiles = _Lives(launch.body).tiles
+            used = _place(tiles)
+            _check_limit(used, tiles, context.capabilities.shared_bytes)
+            total = max(total, used)
+            offsets = {tile.buffer: tile.offset for tile in tiles}
+            body = visit.mutate(launch.body, (S.AllocBuffer, lambda node, _: _annotated(node, offsets)))
+            return replace(launch, body=body, shared_bytes=used).to_stmt()
+
+        body = visit.mutate(func.body, (S.For, plan))
+        context.report["shared_bytes"] = total
+        return func.with_body(body, func.span)
+
+
+class _Lives:
+    """The shared tiles of a body and the positions between which each lives."""
+
+    def __init__(self, body: S.Stmt) -> None:
+        self._tiles: dict[ir.Var, _Tile] = {}
+        self._depth: dict[ir.Var, tuple[int, ...]] = {}
+        self._position = 0
+        self._loops: list[tuple[int, set[ir.Var]]] = []
+        self._walk(body)
+        self.tiles = [tile for tile in self._tiles.values() if tile.last >= 0]
+
+    def _walk(self, stmt: S.Stmt) -> None:
+        self._position += 1
+        if isinstance(stmt, S.AllocBuffer) and regions.scope(stmt.buffer) in regions.SHARED:
+            self._tiles[stmt.buffer] = _Tile(stmt.buffer, size_in_bytes(stmt.buffer), -1, -1)
+            for _start, inside in self._loops:
+                inside.add(stmt.buffer)
+            return
+        inner = visit.children(stmt)
+        touched = set(visit.collect(stmt, ir.Var)) & set(self._tiles) if not inner else set()
+        for buffer in touched:
+            self._use(buffer, self._position)
+        if not isinstance(stmt, S.For | S.While):
+            for child in inner:
+                self._walk(child)
+            return
+        start, inside = self._position, set[ir.Var]()
+        self._loops.append((start, inside))
+        for child in inner:
+            self._walk(child)
+        self._loops.pop()
+        for buffer, tile in self._tiles.items():
+            if buffer not in inside and tile.last >= start:
+                self._use(buffer, start)
+                self._use(buffer, self._position)
+
+    def _use(self, buffer: ir.Var, position: int) -> None:
+        tile = self._tiles[buffer]
+        tile.first = position if tile.first < 0 else min(tile.first, position)
+        tile.last = max(tile.last, position)
+
+
+def size_in_bytes(buffer: ir.Var) -> int:
+    """Bytes of a tile of constant extents."""
+    extents = [constant(extent) for extent in buffer.shape]
+    assert all(extent is not None for extent in extents)
+    return -(-prod(extent for extent in extents if extent is not None) * int(buffer.dtype.bits) // 8)
+
+
+def _place(tiles: list[_Tile]) -> int:
+    """Lowest place that is free during a tile's life, the largest tiles first. Returns the bytes in use."""
+    placed: list[_Tile] = []
+    for tile in sorted(tiles, key=lambda tile: -tile.size):
+        for other in sorted(placed, key=lambda other: other.offset):
+            lives_together = tile.first <= other.last and other.first <= tile.last
+            meets = tile.offset < other.offset + other.size and other.offset < tile.offset + tile.size
+            if lives_together and meets:
+                tile.offset = -(-(other.offset + other.size) // ALIGNMENT) * ALIGNMENT
+        placed.append(tile)
+    return max((tile.offset + tile.size for tile in tiles), default=0)
+
+
+def _check_limit(used: int, tiles: list[_Tile], limit: int | None) -> None:
+    if limit is None or used <= limit:
+        return
+    listed = ", ".join(f"{tile.buffer.name} {tile.size} B" for tile in sorted(tiles, key=lambda tile: -tile.size))
+    raise SharedMemoryLimitError(
+        f"the kernel needs {used} bytes of shared memory, but a block has {limit}: {listed}",
+        remedy="use smaller tiles, fewer pipeline stages, or a narrower dtype",
+    )
+
+
+def _annotated(node: S.AllocBuffer, offsets: dict[ir.Var, int]) -> S.Stmt:
+    if node.buffer not in offsets:
+        return node
+    return S.AllocBuffer(node.buffer, {OFFSET: offsets[node.buffer]}, span=node.span)
