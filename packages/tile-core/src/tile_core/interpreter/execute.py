@@ -63,7 +63,7 @@ def compile_stmt(stmt: S.Stmt, scope: Scope) -> Executor:
 
 def _stepped(run: Executor, stmt: S.Stmt, scope: Scope) -> Executor:
     on_step, place, span = scope.on_step, scope.place, scope.span
-    text = str(stmt.script()).strip().splitlines()[-1]
+    text = _text(stmt)
     assert on_step is not None
 
     def step(state: State) -> Signal | None:
@@ -71,6 +71,12 @@ def _stepped(run: Executor, stmt: S.Stmt, scope: Scope) -> Executor:
         return run(state)
 
     return step
+
+
+def _text(stmt: S.Stmt) -> str:
+    """The statement's own line: the head of a compound one, without the declarations that TVM prints before a simple one."""
+    lines = str(stmt.script()).strip().splitlines()
+    return lines[0] if isinstance(stmt, S.For | S.While | S.IfThenElse) else lines[-1]
 
 
 def _sequence(stmt: S.SeqStmt, scope: Scope) -> Executor:

@@ -12,6 +12,8 @@ from tile_core.targets.target import Capabilities, Target
 
 KIND = "interpret"
 VECTOR_BYTES = 16
+SHARED_BYTES = 64 << 20
+"""Far more than hardware has; it only keeps a mistake in a shape from filling the machine's memory."""
 
 
 def detect() -> Detection:
@@ -37,4 +39,11 @@ def capabilities(target: Target) -> Capabilities:
     """Every scalar dtype; blocks with threads, which run in lockstep."""
     del target
     scalars = frozenset(DType(name).name for name in EXPORTED_NAMES if not DType(name).is_vector)
-    return Capabilities(threads=True, max_threads=1024, warp_size=32, vector_bytes=VECTOR_BYTES, dtypes=scalars)
+    return Capabilities(
+        threads=True,
+        max_threads=1024,
+        warp_size=32,
+        vector_bytes=VECTOR_BYTES,
+        shared_bytes=SHARED_BYTES,
+        dtypes=scalars,
+    )
