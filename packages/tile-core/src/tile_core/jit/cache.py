@@ -10,6 +10,7 @@ Every failure of the file system costs a compile and a warning, never a kernel.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -192,11 +193,11 @@ def _sync_directory(path: Path) -> None:
 
 
 def _rename(source: Path, target: Path) -> bool:
-    """Put a directory in place; false where something stands there already."""
+    """Put a directory in place; false where something stands, or stood a moment ago, already."""
     try:
         source.rename(target)
-    except OSError:
-        if target.exists():
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
         raise
     return True

@@ -72,12 +72,12 @@ class JITKernel:
 
     __slots__ = (
         "__weakref__",
-        "_checks_itself",
         "_device",
         "_inputs",
         "_invoke",
         "_loaded",
-        "_run",
+        "attempt",
+        "checks_itself",
         "key",
         "out_idx",
         "program",
@@ -104,9 +104,11 @@ class JITKernel:
         self.key = key
         self._device = device
         self._inputs = tuple(position for position in range(len(signature.params)) if position not in out_idx)
-        self._checks_itself = isinstance(loaded.run, tvm_ffi.Function)
-        self._run = with_outputs(signature, out_idx, loaded.run, self.device)
-        self._invoke = self._run if self._checks_itself else self._checked
+        # A packed function made by `packed_entry` checks its arguments; anything else is a Python function.
+        self.checks_itself = isinstance(loaded.run, tvm_ffi.Function)
+        self.attempt = with_outputs(signature, out_idx, loaded.run, self.device)
+        """The call without explanations: it raises whatever the entry raises."""
+        self._invoke = self.attempt if self.checks_itself else self._checked
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the kernel; see the class."""
@@ -115,20 +117,23 @@ class JITKernel:
         try:
             return self._invoke(*arguments)
         except Exception as error:
-            if not self._checks_itself or isinstance(error, TileError):
+            if not self.checks_itself or isinstance(error, TileError):
                 raise
-            return self._recover(arguments, error)
+            return self.recover(arguments, error)
 
     def _checked(self, *arguments: Any) -> Any:
         """A call of a kernel that runs in Python: checks first."""
-        return self._run(*self._check(arguments).values())
+        return self.attempt(*self._check(arguments).values())
 
-    def _recover(self, arguments: tuple[Any, ...], error: Exception) -> Any:
+    def recover(self, arguments: tuple[Any, ...], error: Exception) -> Any:
         """Explain a refusal, or call again with arguments that can be passed. Other errors go on as they are."""
-        adapted = self._check(arguments)
+        try:
+            adapted = self._check(arguments)
+        except ArgumentError as explained:
+            raise explained from None
         if any(value is not given for value, given in zip(adapted.values(), arguments, strict=True)):
             # The entry cannot have accepted the arguments as they were, so nothing has run yet.
-            return self._run(*adapted.values())
+            return self.attempt(*adapted.values())
         if isinstance(error, ArgumentRefused):
             raise ArgumentError(f"{self.signature} refused its arguments, and no check in Python tells why") from error
         raise error
@@ -278,7 +283,7 @@ class JITKernel:
         return Profiler(self, TensorSupplyType.Auto if tensor_supply_type is None else tensor_supply_type)
 
     def __repr__(self) -> str:
-        return f"JITKernel({self.signature}, target={str(self.target)!r})"
+        return f"JITKernel({self.signature}, target={self.target.kind!r})"
 
 
 def _kernel_param(param: Any) -> KernelParam:
