@@ -60,9 +60,9 @@ def _check_nothing(_call: OpCall) -> None:
 
 
 def _reference_tile(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
-    name = Tile(call.region("src")).name
-    header = line(_message(call), f"{name}, shape {operands['src'].shape}")
-    _write(f"{header}\n{operands['src']}")
+    name, values = Tile(call.region("src")).name, operands["src"]
+    header = ": ".join(part for part in (_message(call), f"{name}, shape {values.shape}") if part)
+    _write(f"{header}\n{values}")
 
 
 def _reference_value(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
