@@ -16,7 +16,7 @@ __all__ = [
     "DialectNameError",
     "DivisionByZeroError",
     "ExceptionInDeviceCodeError",
-    "HostAccessError",
+    "HostStatementError",
     "IndexCountError",
     "IndexRangeError",
     "InternalCompilerError",
@@ -398,7 +398,7 @@ class StatementInExpressionError(TileError, RuntimeError):
     code = "TILE-E0137"
 
 
-class HostAccessError(TileError, RuntimeError):
+class HostStatementError(TileError, RuntimeError):
     """A buffer is read or written outside of `T.Kernel`.
 
     What stands outside of the kernel runs on the host, which computes grid extents and shapes only. Move the statement

@@ -18,12 +18,12 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.base import SourceSpan
 from tile_core.errors.frontend import (
-    HostAccessError,
+    HostStatementError,
     NoBuilderError,
     StaleValueError,
     StatementInExpressionError,
 )
-from tile_core.frontend.writes import written_buffers
+from tile_core.frontend.writes import touches_buffers, written_buffers
 from tile_core.ir.spans import to_tvm
 from tile_core.ir.visit import sequence
 
@@ -98,7 +98,7 @@ class Builder:
         """Append a statement to the innermost frame.
 
         Raises:
-            HostAccessError: a statement that touches buffers, outside of a kernel.
+            HostStatementError: a statement that touches buffers, outside of a kernel.
             StatementInExpressionError: inside a lazily evaluated part of an expression.
         """
         if self._expression_only:
@@ -106,8 +106,8 @@ class Builder:
                 "a statement inside an expression that may not be evaluated", remedy="write an `if` statement"
             )
         written = written_buffers(stmt)
-        if self.kernel is None and (written or isinstance(stmt, S.Evaluate)):
-            raise HostAccessError(
+        if self.kernel is None and (written or touches_buffers(stmt)):
+            raise HostStatementError(
                 "this statement works on buffers outside of `T.Kernel`", remedy="move it into `with T.Kernel(...)`"
             )
         if self.frames[-1].ended:

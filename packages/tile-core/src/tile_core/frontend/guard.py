@@ -6,6 +6,8 @@ import contextlib
 import re
 from collections.abc import Iterator
 
+from tvm import tirx
+
 from tile_core.errors.base import TileError
 from tile_core.errors.frontend import (
     CallSignatureError,
@@ -53,6 +55,10 @@ def _coded(error: Exception) -> TileError | None:
         return ControlFlowError(
             "macros call each other without end", remedy="end a recursion by a condition that is known while tracing"
         )
+    if _called_a_program(error):
+        return CallSignatureError(
+            "a traced function cannot call a T.prim_func", remedy="decorate the helper with @T.macro instead"
+        )
     if is_own_failure(error):
         return InternalCompilerError(
             f"{type(error).__name__}: {_first_line(error)}",
@@ -64,6 +70,15 @@ def _coded(error: Exception) -> TileError | None:
     if match is not None and _is_language_name(match["name"]):
         return CallSignatureError(str(error), remedy=f"see help(T.{match['name']})")
     return None
+
+
+def _called_a_program(error: Exception) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        if isinstance(trace.tb_frame.f_locals.get("self"), tirx.PrimFunc):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _is_language_name(name: str) -> bool:

@@ -100,8 +100,12 @@ class Macro(Generic[P, R]):
         for name, value in call.arguments.items():
             call.arguments[name] = reference(name, value) if name in self._references else settled(name, value)
         builder.entry_depth, builder.loops = len(builder.frames), []
-        result = self._body(*call.args, **call.kwargs)
-        builder.position, builder.entry_depth, builder.loops = position, entry_depth, loops
+        try:
+            result = self._body(*call.args, **call.kwargs)
+        finally:
+            builder.entry_depth, builder.loops = entry_depth, loops
+        # Not where it raises: the error belongs to the macro's line.
+        builder.position = position
         return result
 
     def _bind(self, *args: Any, **kwargs: Any) -> inspect.BoundArguments:

@@ -131,9 +131,10 @@ def resolve(func: Callable[..., Any], annotation: Any, outer: Mapping[str, Any])
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     scope = {**outer, **{name: cell.cell_contents for name, cell in cells if not _is_empty(cell)}}
     try:
-        return eval(compile(annotation, ANNOTATION, "eval"), func.__globals__, scope)
-    except NameError:
+        value = eval(compile(annotation, ANNOTATION, "eval"), func.__globals__, scope)
+    except (NameError, SyntaxError):
         return annotation
+    return resolve(func, value, outer) if value != annotation else value
 
 
 def _is_empty(cell: types.CellType) -> bool:

@@ -20,6 +20,8 @@ from tile_core.frontend.source import FunctionSource, function_source
 from tile_core.frontend.tracer import Place, Tracer
 
 _FACTORY = "_tile_factory_"
+# The definition is renamed inside of the factory, where its own name would hide the one that its body means.
+_BODY = "_tile_body_"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class RewrittenCode:
     source: FunctionSource
 
 
-_rewritten: dict[types.CodeType, RewrittenCode] = {}
+# By identity: code objects that differ only in annotations of local names compare equal. The code is kept so that its id stays its own.
+_rewritten: dict[int, tuple[types.CodeType, RewrittenCode]] = {}
 
 
 def rewritten_code(func: Callable[..., Any]) -> RewrittenCode:
@@ -42,10 +45,10 @@ def rewritten_code(func: Callable[..., Any]) -> RewrittenCode:
         SourceUnavailableError: the source cannot be found.
         UnsupportedSyntaxError and others: a construct that has no meaning in a kernel.
     """
-    found = _rewritten.get(func.__code__)
+    found = _rewritten.get(id(func.__code__))
     if found is None:
-        found = _rewritten[func.__code__] = _rewrite(func)
-    return found
+        found = _rewritten[id(func.__code__)] = func.__code__, _rewrite(func)
+    return found[1]
 
 
 def traced(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,7 +76,8 @@ def _rewrite(func: Callable[..., Any]) -> RewrittenCode:
 
 
 def _compile(definition: ast.FunctionDef, file: str, freevars: tuple[str, ...]) -> types.CodeType:
-    names = [ast.arg(name) for name in (*freevars, TRACER)]
+    name, definition.name = definition.name, _BODY
+    names = [ast.arg(free) for free in (*freevars, TRACER)]
     arguments = ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
     factory = ast.FunctionDef(
         name=_FACTORY,
@@ -84,7 +88,8 @@ def _compile(definition: ast.FunctionDef, file: str, freevars: tuple[str, ...]) 
     )
     ast.copy_location(factory, definition)
     module = ast.fix_missing_locations(ast.Module([factory], []))
-    return _code_named(_code_named(compile(module, file, "exec"), _FACTORY), definition.name)
+    body = _code_named(_code_named(compile(module, file, "exec"), _FACTORY), _BODY)
+    return body.replace(co_name=name, co_qualname=name)
 
 
 def _code_named(code: types.CodeType, name: str) -> types.CodeType:

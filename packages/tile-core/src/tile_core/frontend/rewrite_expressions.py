@@ -30,11 +30,14 @@ _WATCHED_BUILTINS = ("bool", "range")
 
 
 def at(node: Node, place: ast.AST) -> Node:
-    """Give a made node the position of the user's: one line, since CPython reports a call by its last line."""
+    """Give a made node the position of the user's: one line, since CPython reports a call by its last line.
+
+    What was made below it inherits the position when the whole definition is compiled.
+    """
     ast.copy_location(node, place)
     if getattr(place, "end_lineno", None) != getattr(place, "lineno", None):
         node.end_lineno, node.end_col_offset = place.lineno, place.col_offset  # type: ignore[attr-defined]
-    return ast.fix_missing_locations(node)
+    return node
 
 
 def load(name: str) -> ast.Name:

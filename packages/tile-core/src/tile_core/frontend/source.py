@@ -68,13 +68,19 @@ def _lines(file: str, module_globals: dict[str, Any]) -> list[str]:
 
 def _command_line_program() -> str | None:
     """The program given to `python -c`."""
-    for position, argument in enumerate(sys.orig_argv[1:], 1):
-        if argument == "-c" and position + 1 < len(sys.orig_argv):
-            return sys.orig_argv[position + 1]
-        if argument.startswith("-") and not argument.startswith("--") and argument.endswith("c"):
-            return sys.orig_argv[position + 1] if position + 1 < len(sys.orig_argv) else None
-        if not argument.startswith("-"):
+    arguments = iter(sys.orig_argv[1:])
+    for argument in arguments:
+        if not argument.startswith("-") or argument.startswith("--"):
             return None
+        # Short options may be joined, and these take a value: `-Wc -Xdev -Ic program`.
+        option = next((letter for letter in argument[1:] if letter in "cmWX"), "")
+        joined = argument.partition(option)[2] if option else ""
+        if option == "c":
+            return joined or next(arguments, None)
+        if option == "m":
+            return None
+        if option and not joined:
+            next(arguments, None)
     return None
 
 

@@ -20,6 +20,15 @@ def written_buffers(stmt: S.Stmt) -> Sequence[ir.Var]:
     return ()
 
 
+def touches_buffers(stmt: S.Stmt) -> bool:
+    """Whether `stmt` itself, without the statements in it, works on buffers or has an effect beyond the program."""
+    if isinstance(stmt, S.Bind | S.Evaluate):
+        return isinstance(stmt, S.Evaluate) or bool(mentioned_buffers(stmt.value))
+    if isinstance(stmt, S.IfThenElse | S.While):
+        return bool(mentioned_buffers(stmt.condition))
+    return False
+
+
 def _written_by_call(call: ir.Call) -> Sequence[ir.Var]:
     name = str(getattr(call.op, "name", ""))
     if name.startswith(PREFIX):

@@ -1,0 +1,483 @@
+"""T.prim_func: parameters, symbols, outputs, several kernels, refused constructs, where source comes from."""
+
+from __future__ import annotations
+
+import linecache
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from tvm import tirx
+from tvm.tirx import stmt as S
+
+import tile_core as tl
+import tile_core.language as T
+from tile_core.errors import (
+    CallSignatureError,
+    HostStatementError,
+    KernelNestingError,
+    NoBuilderError,
+    OutputError,
+    ParameterError,
+    ReturnValueError,
+    SourceUnavailableError,
+    SymbolError,
+    TensorShapeError,
+    UnsupportedSyntaxError,
+)
+from tile_core.ir.launch import from_stmt, launches
+from tile_core.ir.spans import from_tvm
+from tile_core.ir.visit import statements
+
+Ints = T.Tensor((8,), T.int32)
+
+
+def zeros(*shape: int) -> torch.Tensor:
+    """A poisoned output: no test expects -77."""
+    return torch.full(shape, -77, dtype=torch.int32)
+
+
+def test_the_result_is_a_program_with_the_functions_name_and_parameters():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def add_one(A: T.Tensor((n, 4), "float16"), x: T.float32, flag: T.bool, p: T.ptr("int8"), q: T.ptr):
+        with T.Kernel(n, threads=32) as bx:
+            A[bx, 0] = x
+
+    assert isinstance(add_one, tirx.PrimFunc)
+    assert add_one.attrs["global_symbol"] == "add_one"
+    assert [param.name for param in add_one.params] == ["A", "x", "flag", "p", "q"]
+    a = add_one.params[0]
+    assert (a.shape[0].name, int(a.shape[1]), str(a.dtype)) == ("n", 4, "float16")
+    assert [str(param.ty.dtype) for param in add_one.params[1:3]] == ["float32", "bool"]
+
+
+def test_one_annotation_object_for_two_parameters_makes_two_buffers(run):
+    @T.prim_func
+    def kernel(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):
+            B[0] = A[0]
+
+    assert not kernel.params[0].same_as(kernel.params[1])
+    b = zeros(8)
+    run(kernel, torch.full((8,), 3, dtype=torch.int32), b)
+    assert b[0] == 3
+
+
+def test_parentheses_and_defaults_are_accepted():
+    @T.prim_func()
+    def kernel(A: Ints, k: T.int32 = 3):
+        with T.Kernel(1, threads=32):
+            A[0] = k
+
+    assert len(kernel.params) == 2
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [(int, ("T.int32",)), (float, ("T.float32",)), ("nonsense", ("nonsense",)), ([1], ("T.Tensor",))],
+)
+def test_annotations_that_are_no_parameter_type(annotation, words):
+    def kernel(A, n):
+        with T.Kernel(1, threads=32):
+            A[0] = n
+
+    kernel.__annotations__ = {"A": Ints, "n": annotation}
+    with pytest.raises(ParameterError) as caught:
+        T.prim_func(kernel)
+    assert "n" in str(caught.value)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_parameters_that_a_kernel_cannot_have(refused):
+    with refused(ParameterError, at="def missing", naming=("A",)):
+
+        @T.prim_func
+        def missing(A):
+            with T.Kernel(1, threads=32):
+                A[0] = 1
+
+    with refused(ParameterError, at="def variadic", naming=("rest",)):
+
+        @T.prim_func
+        def variadic(*rest: Ints):
+            pass
+
+    with refused(ParameterError, at="def positional", naming=("A",)):
+
+        @T.prim_func
+        def positional(A: Ints, /):
+            pass
+
+
+def test_empty_kernels_and_functions_without_arguments():
+    @T.prim_func
+    def empty(A: Ints):
+        with T.Kernel(4, threads=32):
+            pass
+
+    @T.prim_func
+    def nothing():
+        with T.Kernel(1, threads=32):
+            x = 1
+
+    @T.prim_func
+    def no_kernel(A: Ints):
+        """Only a docstring."""
+
+    assert len(list(launches(empty.body))) == len(list(launches(nothing.body))) == 1
+    assert not list(launches(no_kernel.body))
+
+
+def test_dead_loads_are_fine(run):
+    @T.prim_func
+    def kernel(A: Ints):
+        with T.Kernel(1, threads=32):
+            A[3]
+            unused = A[4]
+            A[0] = 1
+
+    a = zeros(8)
+    run(kernel, a)
+    assert a[0] == 1
+
+
+def test_several_kernels_in_order(run):
+    @T.prim_func
+    def kernel(A: Ints):
+        with T.Kernel(1, threads=32):
+            A[0] = 1
+        with T.Kernel(2, threads=64) as bx:
+            A[bx + 1] = A[0] + 1
+
+    assert [from_stmt(launch).threads for launch in launches(kernel.body)] == [(32, 1, 1), (64, 1, 1)]
+    a = zeros(8)
+    run(kernel, a)
+    assert a[:3].tolist() == [1, 2, 2]
+
+
+def test_kernels_do_not_nest(refused):
+    with refused(KernelNestingError, at="with T.Kernel(2, threads=32)"):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                with T.Kernel(2, threads=32):
+                    A[0] = 1
+
+
+def test_buffers_are_not_touched_outside_of_a_kernel(refused):
+    with refused(HostStatementError, at="A[0] = 1"):
+
+        @T.prim_func
+        def stores(A: Ints):
+            A[0] = 1
+
+    with refused(HostStatementError, at="T.clear(A)"):
+
+        @T.prim_func
+        def clears(A: Ints):
+            T.clear(A)
+
+    with refused(HostStatementError, at="x = A[0]"):
+
+        @T.prim_func
+        def loads(A: Ints):
+            x = A[0]
+            with T.Kernel(1, threads=32):
+                A[1] = x
+
+
+def test_language_functions_outside_of_a_trace():
+    with pytest.raises(NoBuilderError, match="T.prim_func"):
+        T.alloc_shared((8,), "float32")
+
+
+def test_every_statement_has_the_users_line():
+    @T.prim_func
+    def kernel(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):  # the launch
+            S_ = T.alloc_shared((8,), T.int32)  # the allocation
+            for i in T.Parallel(8):  # the loop
+                v = A[i]  # the binding
+                if v > 3:  # the branch
+                    S_[i] = v  # the store
+                else:
+                    S_[i] = 0  # the other store
+            T.copy(S_, B)  # the copy
+
+    comments = {
+        S.AllocBuffer: "allocation",
+        S.Bind: "binding",
+        S.IfThenElse: "branch",
+        S.BufferStore: "store",
+        S.Evaluate: "copy",
+    }
+    seen = set()
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, S.SeqStmt):
+            continue
+        span = from_tvm(stmt.span)
+        assert span is not None, stmt
+        assert span.file == __file__
+        line = linecache.getline(span.file, span.line)
+        expected = comments.get(type(stmt), "the l")
+        assert expected in line, (type(stmt), line)
+        assert span.end_column > span.column
+        seen.add(type(stmt))
+    assert seen >= {*comments, S.For}
+
+
+def test_outputs_are_returned_and_become_the_last_parameters():
+    @T.prim_func
+    def kernel(A: Ints):
+        B = T.empty((8,), dtype=T.int32)
+        C = T.empty(4, 2, dtype="float16")
+        with T.Kernel(1, threads=32):
+            B[0] = A[0]
+            C[0, 0] = 1
+        return C, B
+
+    assert [param.name for param in kernel.params] == ["A", "C", "B"]
+    assert list(kernel.attrs["tile.out_idx"]) == [1, 2]
+    assert [int(extent) for extent in kernel.params[1].shape] == [4, 2]
+
+
+def test_outputs_and_return_must_match(refused):
+    with refused(OutputError, naming=("B",)):
+
+        @T.prim_func
+        def forgotten(A: Ints):
+            B = T.empty((8,), dtype=T.int32)
+            with T.Kernel(1, threads=32):
+                B[0] = A[0]
+
+    with refused(ReturnValueError, naming=("T.empty",)):
+
+        @T.prim_func
+        def other(A: Ints):
+            with T.Kernel(1, threads=32):
+                A[0] = 1
+            return A
+
+    with refused(OutputError):
+
+        @T.prim_func
+        def twice(A: Ints):
+            B = T.empty((8,), dtype=T.int32)
+            with T.Kernel(1, threads=32):
+                B[0] = A[0]
+            return B, B
+
+    with refused(KernelNestingError, at="T.empty"):
+
+        @T.prim_func
+        def inside(A: Ints):
+            with T.Kernel(1, threads=32):
+                B = T.empty((8,))
+
+
+def test_symbols():
+    m, n = T.dynamic("m, n")
+    (k,) = [T.symbolic("k", "int64")]
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), T.int32), B: T.StridedTensor((n, 4), (k, 1), T.int32)):
+        with T.Kernel(m, n, threads=32) as (bx, by):
+            for i in T.serial(m * 2 // n):
+                A[bx, by] = B[by, 0]
+
+    assert [str(stride) for stride in kernel.params[1].strides] == ["k", "T.int64(1)"]
+    with pytest.raises(SymbolError):
+        T.dynamic("3x")
+    with pytest.raises(SymbolError):
+        T.dynamic("x", "float32")
+    with pytest.raises(SymbolError, match="eager"):
+        T.const("n")
+
+
+def test_a_symbol_that_nothing_tells(refused):
+    n = T.dynamic("n")
+    with refused(SymbolError, naming=("n",)):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((n * 2,), T.int32)):
+            with T.Kernel(1, threads=32):
+                A[0] = 1
+
+
+@pytest.mark.parametrize("shape", [(-1,), (2.5,), "abc", (True,)])
+def test_shapes_that_are_none(shape):
+    with pytest.raises(TensorShapeError):
+        T.Tensor(shape, "float32")
+
+
+def test_strides_and_subscripts():
+    assert T.Tensor[[4, 8], "float16"].shape == (4, 8)
+    assert T.Tensor[(4, 8), "float16"].dtype == "float16"
+    assert T.Tensor(8).shape == (8,)
+    with pytest.raises(TensorShapeError, match="strides"):
+        T.StridedTensor((4, 8), (1,), "float16")
+
+
+def test_large_dimensions_are_64_bit():
+    @T.prim_func
+    def kernel(A: T.Tensor((2**31 + 64, 2), T.uint8)):
+        with T.Kernel(1, threads=32):
+            A[2**31 + 3, 0] = 1
+
+    assert [str(extent.ty.dtype) for extent in kernel.params[0].shape] == ["int64", "int64"]
+
+
+def test_pointers_and_made_tensors():
+    @T.prim_func
+    def kernel(p: T.ptr("float32"), n: T.int32):
+        A = T.make_tensor(p, (n, 4), "float32")
+        with T.Kernel(1, threads=32):
+            A[0, 1] = 1.0
+
+    assert any(isinstance(stmt, S.DeclBuffer) for stmt in statements(kernel.body))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("yield 1", ("yield",)),
+        ("x = yield", ("yield",)),
+        ("def inner(): pass", ("T.macro",)),
+        ("class Inner: pass", ("class",)),
+        ("global G", ("global",)),
+        ("async def inner(): pass", ("async",)),
+        ("x = 1 if A[0] > 0 else (y := 2)", (":=",)),
+        ("x = A[0] > 0 and (y := 2)", (":=",)),
+    ],
+)
+def test_constructs_without_meaning(source, words):
+    text = f"""
+import tile_core.language as T
+
+def kernel(A: T.Tensor((8,), T.int32)):
+    with T.Kernel(1, threads=32):
+        A[0] = 1
+        {source}
+"""
+    kernel = registered(text, "refused.py")["kernel"]
+    with pytest.raises((UnsupportedSyntaxError, tl.errors.StatementInExpressionError)) as caught:
+        T.prim_func(kernel)
+    assert caught.value.span is not None
+    assert caught.value.span.line == 7
+    assert caught.value.span.file == "refused.py"
+    assert all(word in str(caught.value) for word in words)
+
+
+def registered(text: str, name: str) -> dict[str, object]:
+    """Execute a program whose source is in linecache."""
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    scope: dict[str, object] = {"__name__": "registered"}
+    exec(compile(text, name, "exec"), scope)
+    return scope
+
+
+def test_a_prim_func_is_not_called_from_another(refused):
+    @T.prim_func
+    def inner(A: Ints):
+        with T.Kernel(1, threads=32):
+            A[0] = 1
+
+    with refused(CallSignatureError, at="inner(A)", naming=("T.macro",)):
+
+        @T.prim_func
+        def outer(A: Ints):
+            inner(A)
+
+
+def test_a_call_that_a_language_function_does_not_take(refused):
+    with refused(CallSignatureError, at="T.clear()", naming=("clear",)):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                T.clear()
+
+
+PROGRAM = """
+import tile_core.language as T
+
+@T.prim_func
+def kernel(A: T.Tensor((8,), T.int32)):
+    with T.Kernel(1, threads=32):
+        for i in T.serial(8):
+            A[i] = i
+"""
+
+
+def test_source_registered_in_linecache():
+    text = PROGRAM
+    assert isinstance(registered(text, "<my cell 1>")["kernel"], tirx.PrimFunc)
+
+
+def test_source_that_is_not_available_says_what_to_do():
+    with pytest.raises(SourceUnavailableError, match="linecache") as caught:
+        exec(compile(PROGRAM, "<nowhere>", "exec"), {})
+    assert "put the function in a file" in str(caught.value)
+
+
+def test_source_from_the_command_line():
+    program = PROGRAM + "print(kernel.attrs['global_symbol'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "kernel", done.stderr
+
+
+def test_errors_on_the_command_line_show_the_line():
+    program = PROGRAM.replace("A[i] = i", "A[i + 1.5] = i")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "A[i + 1.5] = i" in done.stderr
+    assert "TILE-E0108" in done.stderr
+
+
+def test_source_from_a_doctest():
+    import doctest
+
+    text = textwrap.dedent('''
+        >>> import tile_core.language as T
+        >>> @T.prim_func
+        ... def kernel(A: T.Tensor((8,), T.int32)):
+        ...     with T.Kernel(1, threads=32):
+        ...         A[0] = 1
+        >>> kernel.attrs["global_symbol"]
+        'kernel'
+    ''')
+    test = doctest.DocTestParser().get_doctest(text, {}, "example", None, 0)
+    runner = doctest.DocTestRunner(verbose=False)
+    runner.run(test)
+    assert runner.failures == 0
+
+
+def test_annotations_as_strings_see_the_factorys_names():
+    def factory(extent, dtype):
+        @T.prim_func
+        def kernel(A: "T.Tensor((extent,), dtype)"):
+            with T.Kernel(1, threads=32):
+                A[0] = 1
+
+        return kernel
+
+    assert int(factory(5, "int8").params[0].shape[0]) == 5
+    assert int(factory(6, "int8").params[0].shape[0]) == 6
+
+
+def test_tracing_a_long_kernel_is_fast():
+    import time
+
+    lines = [
+        f"        A[{k % 8}] = A[{(k + 1) % 8}] * {k} + (1 if A[0] > {k} and A[1] < {k} else 2)" for k in range(200)
+    ]
+    text = PROGRAM.replace("        for i in T.serial(8):\n            A[i] = i", "\n".join(lines))
+    registered(PROGRAM, "warm.py")
+    start = time.perf_counter()
+    registered(text, "long.py")
+    assert time.perf_counter() - start < 0.15
