@@ -1,4 +1,4 @@
-"""The disk cache: what is damaged is never served, what is written is private, and writers do not disturb each other."""
+"""The disk cache: what is damaged is never served, what is written is private, writers do not disturb each other."""
 
 from __future__ import annotations
 

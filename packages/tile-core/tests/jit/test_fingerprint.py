@@ -59,7 +59,10 @@ SCRIPT = """
 import tile_core as tl, tile_core.language as T
 from tile_core.jit.artifact import CompileRequest
 from tile_core.jit.fingerprint import kernel_key
+from tile_core.jit import fingerprint
 from tile_core.targets import Target
+
+fingerprint.source_digest = lambda package: ""  # sources may be edited while this runs
 
 def make(n):
     @T.prim_func

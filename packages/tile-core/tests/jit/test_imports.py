@@ -36,7 +36,11 @@ def test_an_import_loads_nothing_heavy(statement):
 
 
 def test_jit_stays_the_function_after_its_package_was_imported():
-    code = "import tile_core.jit.compile, tile_core.jit.cache\nimport tile_core as tl\nprint(tl.jit.__qualname__, tl.compile.__qualname__)"
+    code = (
+        "import tile_core.jit.compile, tile_core.jit.cache\n"
+        "import tile_core as tl\n"
+        "print(tl.jit.__qualname__, tl.compile.__qualname__)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["jit", "compile"]
 

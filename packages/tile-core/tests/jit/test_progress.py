@@ -41,7 +41,12 @@ def test_what_is_no_terminal_gets_nothing(monkeypatch):
 def test_an_error_ends_the_line_too(monkeypatch):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with pytest.raises(ZeroDivisionError), progress("x"):
-        time.sleep(0.5)
-        raise ZeroDivisionError
+
+    def fail():
+        with progress("x"):
+            time.sleep(0.5)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert stream.getvalue().endswith("\r\x1b[2K")

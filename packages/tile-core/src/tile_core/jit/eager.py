@@ -132,7 +132,7 @@ class EagerMode:
                 remedy=f"its parameters are {', '.join(names)}",
             )
         values = dict(zip(names, arguments, strict=False))
-        given = {}
+        given: dict[str, Any] = {}
         for name, value in keywords.items():
             if name in values:
                 raise CompileTimeArgumentError(f"{self._name} got several values for {name!r}")

@@ -18,8 +18,25 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.errors.runtime import UnsupportedParameterError
 from tile_core.ir import visit
+from tile_core.jit.host_exprs import (
+    BOOL_CODE,
+    bfloat16_bits,
+    cast,
+    cast64,
+    choose,
+    every,
+    false,
+    fits,
+    handle_type,
+    i32,
+    i64,
+    int64_pointer,
+    is_float,
+    narrow_float,
+    some,
+    true,
+)
 from tile_core.jit.signature import is_pointer, is_scalar, is_tensor, read_signature
 
 PREFIX = "__tvm_ffi_"
@@ -78,7 +95,7 @@ class _Entry:
 
     def build(self) -> Any:
         params = list(zip(self.func.params, self.signature.params, strict=True))
-        self.require([tirx.EQ(self.count, _i32(len(params)))])
+        self.require([tirx.EQ(self.count, i32(len(params)))])
         tensors = []
         for position, (var, param) in enumerate(params):
             if is_tensor(var):
@@ -101,12 +118,12 @@ class _Entry:
     def function(self, required: Sequence[_Tensor]) -> Any:
         views = [S.DeclBuffer(tensor.var, data=tensor.pointer()) for tensor in required]
         name = self.signature.name
-        body = S.AttrStmt(_i32(0), "compute_scope", ir.StringImm(f"{name}_compute_"), self.body())
+        body = S.AttrStmt(i32(0), "compute_scope", ir.StringImm(f"{name}_compute_"), self.body())
         run: Any = S.SeqStmt([*views, body]) if views else body
         default = ir.StringImm("default")
-        run = S.AttrStmt(default, "device_type", _i32(self.device_type), run)
-        run = S.AttrStmt(default, "device_id", _i32(0) if self.device_id is None else self.device_id, run)
-        whole = S.SeqStmt([*self.stmts, run, S.Return(_i32(0))])
+        run = S.AttrStmt(default, "device_type", i32(self.device_type), run)
+        run = S.AttrStmt(default, "device_id", i32(0) if self.device_id is None else self.device_id, run)
+        whole = S.SeqStmt([*self.stmts, run, S.Return(i32(0))])
         handle = tirx.Var("self_handle", "handle")
         result = tirx.Var("result", "handle")
         entry = tirx.PrimFunc([handle, self.args, self.count, result], whole, ir.PrimType("int32"), self.func.attrs)
@@ -122,7 +139,7 @@ class _Entry:
         """End the call unless all conditions hold. All are evaluated: none may depend on another of the same call."""
         conditions = list(conditions)
         if conditions:
-            self.stmts.append(S.AssertStmt(_all(conditions), ir.StringImm(REFUSED), [ir.StringImm("argument")]))
+            self.stmts.append(S.AssertStmt(every(conditions), ir.StringImm(REFUSED), [ir.StringImm("argument")]))
 
     def bind(self, name: str, value: Any) -> Any:
         """A name for a value that later checks use."""
@@ -141,37 +158,37 @@ class _Entry:
     def scalar(self, position: int, var: Any) -> None:
         dtype = tvm_ffi.dtype(str(var.ty.dtype))
         kind = self.type_index(position)
-        whole = tirx.Or(tirx.EQ(kind, _i32(_INT)), tirx.EQ(kind, _i32(_BOOL)))
+        whole = tirx.Or(tirx.EQ(kind, i32(_INT)), tirx.EQ(kind, i32(_BOOL)))
         integer = tirx.tvm_struct_get(self.args, position, _ANY_VALUE, "int64")
-        if _is_float(dtype):
-            self.require([tirx.Or(tirx.EQ(kind, _i32(_FLOAT)), whole)])
+        if is_float(dtype):
+            self.require([tirx.Or(tirx.EQ(kind, i32(_FLOAT)), whole)])
             real = tirx.tvm_struct_get(self.args, position, _ANY_VALUE, "float64")
-            given = tirx.if_then_else(tirx.EQ(kind, _i32(_FLOAT)), real, tirx.Cast("float64", integer))
+            given = tirx.if_then_else(tirx.EQ(kind, i32(_FLOAT)), real, tirx.Cast("float64", integer))
             self.define_float(var, given)
             return
         self.require([whole])
         value = self.bind(f"value_{position}", integer)
-        self.require(_fits(value, dtype))
-        self.define(var, tirx.NE(value, _i64(0)) if dtype.type_code == _BOOL_CODE else _cast(var.ty, value))
+        self.require(fits(value, dtype))
+        self.define(var, tirx.NE(value, i64(0)) if dtype.type_code == BOOL_CODE else cast(var.ty, value))
 
     def define_float(self, var: Any, value: Any) -> None:
         """Give a float parameter its value; a bfloat16 one is kept as bits, as TVM's legaliser wants no such name."""
         dtype = str(var.ty.dtype)
         if dtype != "bfloat16":
-            self.define(var, _narrow_float(dtype, value))
+            self.define(var, narrow_float(dtype, value))
             return
-        bits = self.bind(f"{var.name}_bits", _bfloat16_bits(tirx.Cast("float32", value)))
+        bits = self.bind(f"{var.name}_bits", bfloat16_bits(tirx.Cast("float32", value)))
         self.bound.add(var)
         self.replaced[var] = tirx.reinterpret("bfloat16", bits)
 
     def pointer(self, position: int, var: Any) -> None:
         kind = self.type_index(position)
-        self.require([_any([tirx.EQ(kind, _i32(index)) for index in (_NONE, _INT, _POINTER, _DLTENSOR, _TENSOR)])])
-        value = tirx.tvm_struct_get(self.args, position, _ANY_VALUE, _handle())
-        tensor = tirx.Or(tirx.EQ(kind, _i32(_DLTENSOR)), tirx.EQ(kind, _i32(_TENSOR)))
-        dltensor = _choose(tirx.EQ(kind, _i32(_TENSOR)), tirx.handle_add_byte_offset(value, _TENSOR_CELL), value)
-        data = tirx.tvm_struct_get(dltensor, 0, _DATA, _handle())
-        address = _choose(tensor, data, value)
+        self.require([some([tirx.EQ(kind, i32(index)) for index in (_NONE, _INT, _POINTER, _DLTENSOR, _TENSOR)])])
+        value = tirx.tvm_struct_get(self.args, position, _ANY_VALUE, handle_type())
+        tensor = tirx.Or(tirx.EQ(kind, i32(_DLTENSOR)), tirx.EQ(kind, i32(_TENSOR)))
+        dltensor = choose(tirx.EQ(kind, i32(_TENSOR)), tirx.handle_add_byte_offset(value, _TENSOR_CELL), value)
+        data = tirx.tvm_struct_get(dltensor, 0, _DATA, handle_type())
+        address = choose(tensor, data, value)
         self.define(var, tirx.reinterpret(var.ty, address))
 
 
@@ -185,11 +202,11 @@ class _Tensor:
         self.param = param
         self.rank = len(var.ty.shape)
         kind = entry.type_index(position)
-        tensor = [tirx.EQ(kind, _i32(_TENSOR)), tirx.EQ(kind, _i32(_DLTENSOR))]
-        entry.require([_any([*tensor, tirx.EQ(kind, _i32(_NONE))] if param.optional else tensor)])
-        value = tirx.tvm_struct_get(entry.args, position, _ANY_VALUE, _handle())
+        tensor = [tirx.EQ(kind, i32(_TENSOR)), tirx.EQ(kind, i32(_DLTENSOR))]
+        entry.require([some([*tensor, tirx.EQ(kind, i32(_NONE))] if param.optional else tensor)])
+        value = tirx.tvm_struct_get(entry.args, position, _ANY_VALUE, handle_type())
         cell = tirx.handle_add_byte_offset(value, _TENSOR_CELL)
-        self.handle = entry.bind(f"{param.name}_handle", _choose(tensor[0], cell, value))
+        self.handle = entry.bind(f"{param.name}handle_type", choose(tensor[0], cell, value))
         self.kind = kind
 
     def field(self, field: int, dtype: Any) -> Any:
@@ -198,7 +215,7 @@ class _Tensor:
     def pointer(self) -> Any:
         """The address of the data, typed as the buffer wants it."""
         element = ir.PrimType(str(self.var.ty.dtype))
-        return tirx.reinterpret(ir.PointerType(element, "global"), self.field(_DATA, _handle()))
+        return tirx.reinterpret(ir.PointerType(element, "global"), self.field(_DATA, handle_type()))
 
     def where_given(self) -> Any:
         """All checks of a tensor that may be `None`. What they bind is used by nothing else."""
@@ -206,7 +223,7 @@ class _Tensor:
         self.open()
         self.compare()
         inner, self.entry.stmts = self.entry.stmts, outer
-        return S.IfThenElse(tirx.NE(self.kind, _i32(_NONE)), S.SeqStmt(inner), None)
+        return S.IfThenElse(tirx.NE(self.kind, i32(_NONE)), S.SeqStmt(inner), None)
 
     def open(self) -> None:
         """Check rank, dtype and device, read the extents, and bind the symbols that stand here first."""
@@ -214,16 +231,16 @@ class _Tensor:
         dtype = tvm_ffi.dtype(str(self.var.ty.dtype))
         bits, lanes = tirx.Cast("int32", self.field(_BITS, "uint8")), tirx.Cast("int32", self.field(_LANES, "uint16"))
         checks = [
-            tirx.EQ(self.field(_NDIM, "int32"), _i32(self.rank)),
-            tirx.EQ(self.field(_DEVICE_TYPE, "int32"), _i32(entry.device_type)),
+            tirx.EQ(self.field(_NDIM, "int32"), i32(self.rank)),
+            tirx.EQ(self.field(_DEVICE_TYPE, "int32"), i32(entry.device_type)),
             tirx.EQ(self.field(_OFFSET, "uint64"), tirx.IntImm("uint64", 0)),
         ]
         if self.param.per_storage > 1:
-            checks.append(tirx.EQ(bits * lanes, _i32(8)))
+            checks.append(tirx.EQ(bits * lanes, i32(8)))
         else:
             code = tirx.Cast("int32", self.field(_CODE, "uint8"))
             wanted = ((code, dtype.type_code), (bits, dtype.bits), (lanes, dtype.lanes))
-            checks += [tirx.EQ(got, _i32(want)) for got, want in wanted]
+            checks += [tirx.EQ(got, i32(want)) for got, want in wanted]
         entry.require(checks)
         self.check_device_id()
         self.read_extents()
@@ -239,30 +256,30 @@ class _Tensor:
 
     def read_extents(self) -> None:
         entry, name = self.entry, self.param.name
-        source = entry.bind(f"{name}_shape", self.field(_SHAPE, _pointer_to_int64()))
+        source = entry.bind(f"{name}_shape", self.field(_SHAPE, int64_pointer()))
         self.extents = []
         for axis in range(self.rank):
             value = tirx.tvm_struct_get(source, axis, _INT64_ELEMENT, "int64")
             if axis == self.rank - 1 and self.param.per_storage > 1:
-                value = value * _i64(self.param.per_storage)
+                value = value * i64(self.param.per_storage)
             self.extents.append(entry.bind(f"{name}_extent_{axis}", value))
         for declared, given in zip(self.var.ty.shape, self.extents, strict=True):
-            self.solve(declared, given, _no_condition())
-        size: Any = _i64(1)
+            self.solve(declared, given, false())
+        size: Any = i64(1)
         for given in self.extents:
             size = size * given
         self.size = entry.bind(f"{name}_size", size)
 
     def read_strides(self) -> None:
         entry, name = self.entry, self.param.name
-        self.stride_source = entry.bind(f"{name}_strides", self.field(_STRIDES, _pointer_to_int64()))
+        self.stride_source = entry.bind(f"{name}_strides", self.field(_STRIDES, int64_pointer()))
         self.strides: list[Any] = []
         if not len(self.var.ty.strides):
             return
         for axis, compact in enumerate(self.compact_strides()):
             given = tirx.tvm_struct_get(self.stride_source, axis, _INT64_ELEMENT, "int64")
             if axis < self.rank - 1 and self.param.per_storage > 1:
-                given = given * _i64(self.param.per_storage)
+                given = given * i64(self.param.per_storage)
             stride = tirx.if_then_else(tirx.isnullptr(self.stride_source), compact, given)
             self.strides.append(entry.bind(f"{name}_stride_{axis}", stride))
         for axis, declared in enumerate(self.var.ty.strides):
@@ -271,7 +288,7 @@ class _Tensor:
     def compact_strides(self) -> list[Any]:
         """The strides of a contiguous tensor with these extents."""
         strides: list[Any] = []
-        running: Any = _i64(1)
+        running: Any = i64(1)
         for extent in reversed(self.extents):
             strides.append(running)
             running = running * extent
@@ -279,30 +296,30 @@ class _Tensor:
 
     def ignored(self, axis: int) -> Any:
         """Where the stride of this axis addresses nothing: one index only, or no element at all."""
-        return tirx.Or(tirx.EQ(self.extents[axis], _i64(1)), tirx.EQ(self.size, _i64(0)))
+        return tirx.Or(tirx.EQ(self.extents[axis], i64(1)), tirx.EQ(self.size, i64(0)))
 
     def solve(self, declared: Any, given: Any, ignored: Any) -> None:
         """Bind a symbol where it stands alone for the first time."""
         if not isinstance(declared, ir.Var) or declared in self.entry.bound:
             return
         limit = tirx.IntImm("int64", int(tirx.max_value(str(declared.ty.dtype)).value))
-        in_range = tirx.And(tirx.GE(given, _i64(0)), tirx.LE(given, limit))
+        in_range = tirx.And(tirx.GE(given, i64(0)), tirx.LE(given, limit))
         self.entry.require([tirx.Or(ignored, in_range)])
-        self.entry.define(declared, _cast(declared.ty, given))
+        self.entry.define(declared, cast(declared.ty, given))
 
     def compare(self) -> None:
         """Compare extents and strides with the declared ones, and check the address."""
         pairs = zip(self.extents, self.var.ty.shape, strict=True)
-        checks = [tirx.EQ(given, _cast64(declared)) for given, declared in pairs]
+        checks = [tirx.EQ(given, cast64(declared)) for given, declared in pairs]
         checks += [
-            tirx.Or(self.ignored(axis), tirx.EQ(given, _cast64(declared)))
+            tirx.Or(self.ignored(axis), tirx.EQ(given, cast64(declared)))
             for axis, (given, declared) in enumerate(zip(self.strides, self.var.ty.strides, strict=False))
         ]
         if not self.strides and self.rank:
             checks.append(self.contiguous())
         address = self.field(_INT64_ELEMENT, "int64")  # the pointer, which is the first field, as a number
-        empty = tirx.EQ(self.size, _i64(0))
-        checks.append(tirx.Or(empty, tirx.And(tirx.NE(address, _i64(0)), self.aligned(address))))
+        empty = tirx.EQ(self.size, i64(0))
+        checks.append(tirx.Or(empty, tirx.And(tirx.NE(address, i64(0)), self.aligned(address))))
         self.entry.require(checks)
 
     def contiguous(self) -> Any:
@@ -310,114 +327,12 @@ class _Tensor:
         for axis, compact in enumerate(self.compact_strides()):
             given = tirx.tvm_struct_get(self.stride_source, axis, _INT64_ELEMENT, "int64")
             if axis < self.rank - 1 and self.param.per_storage > 1:
-                given = given * _i64(self.param.per_storage)
-            conditions.append(tirx.Or(tirx.EQ(self.extents[axis], _i64(1)), tirx.EQ(given, compact)))
-        strided = tirx.Or(tirx.EQ(self.size, _i64(0)), _all(conditions))
+                given = given * i64(self.param.per_storage)
+            conditions.append(tirx.Or(tirx.EQ(self.extents[axis], i64(1)), tirx.EQ(given, compact)))
+        strided = tirx.Or(tirx.EQ(self.size, i64(0)), every(conditions))
         return tirx.if_then_else(tirx.isnullptr(self.stride_source), tirx.IntImm("bool", 1), strided)
 
     def aligned(self, address: Any) -> Any:
         element = tvm_ffi.dtype(str(self.var.ty.dtype))
         size = min(max(element.bits * element.lanes // 8, 1), _ALIGNMENT_CHECK_LIMIT)
-        return tirx.EQ(tirx.bitwise_and(address, _i64(size - 1)), _i64(0)) if size & (size - 1) == 0 else _yes()
-
-
-_BOOL_CODE = 6
-_INT_CODE, _UINT_CODE = 0, 1
-
-
-def _is_float(dtype: Any) -> bool:
-    return dtype.type_code not in (_INT_CODE, _UINT_CODE, _BOOL_CODE)
-
-
-def _fits(value: Any, dtype: Any) -> list[Any]:
-    """Whether an int64 lies in the range of an integer dtype. A uint64 above 2^63 - 1 cannot arrive as an int64."""
-    if dtype.type_code == _BOOL_CODE:
-        return []
-    signed = dtype.type_code == _INT_CODE
-    low = -(1 << (dtype.bits - 1)) if signed else 0
-    high = (1 << (dtype.bits - signed)) - 1
-    checks = [] if low == -(1 << 63) else [tirx.GE(value, _i64(low))]
-    return checks if high >= (1 << 63) - 1 else [*checks, tirx.LE(value, _i64(high))]
-
-
-_FLOATS = ("float64", "float32", "float16")
-
-
-def _narrow_float(dtype: str, value: Any) -> Any:
-    """A float64 as a parameter's dtype, rounded through float32 as torch does."""
-    if dtype not in _FLOATS:
-        raise UnsupportedParameterError(
-            f"a scalar parameter of dtype {dtype} cannot be passed", remedy="pass a float32 and cast it in the kernel"
-        )
-    if dtype == "float64":
-        return value
-    single = tirx.Cast("float32", value)
-    return single if dtype == "float32" else tirx.Cast(dtype, single)
-
-
-def _bfloat16_bits(value: Any) -> Any:
-    """Round to nearest even on the bits: the entry is made after TVM's pass that spells bfloat16 conversions out."""
-    bits = tirx.reinterpret("uint32", value)
-    high = tirx.shift_right(bits, _u32(16))
-    rounded = tirx.shift_right(bits + tirx.bitwise_and(high, _u32(1)) + _u32(0x7FFF), _u32(16))
-    quiet = tirx.bitwise_or(high, _u32(0x40))
-    nan = tirx.GT(tirx.bitwise_and(bits, _u32(0x7FFFFFFF)), _u32(0x7F800000))
-    return tirx.Cast("uint16", tirx.Select(nan, quiet, rounded))
-
-
-def _cast(ty: Any, value: Any) -> Any:
-    dtype = str(ty.dtype)
-    return value if dtype == "int64" else tirx.Cast(dtype, value)
-
-
-def _cast64(value: Any) -> Any:
-    if isinstance(value, tirx.IntImm):
-        return _i64(int(value))
-    return value if str(value.ty.dtype) == "int64" else tirx.Cast("int64", value)
-
-
-def _handle() -> Any:
-    return tirx.Var("address", "handle").ty
-
-
-def _choose(condition: Any, address: Any, other: Any) -> Any:
-    """`if_then_else` on addresses, for which TVM has no builder."""
-    return ir.Call(ir.Op.get("prim.if_then_else"), [condition, address, other], ret_ty=_handle())
-
-
-def _pointer_to_int64() -> Any:
-    return ir.PointerType(ir.PrimType("int64"), "global")
-
-
-def _i32(value: int) -> Any:
-    return tirx.IntImm("int32", value)
-
-
-def _u32(value: int) -> Any:
-    return tirx.IntImm("uint32", value)
-
-
-def _i64(value: int) -> Any:
-    return tirx.IntImm("int64", value)
-
-
-def _yes() -> Any:
-    return tirx.IntImm("bool", 1)
-
-
-def _no_condition() -> Any:
-    return tirx.IntImm("bool", 0)
-
-
-def _all(conditions: Sequence[Any]) -> Any:
-    whole = conditions[0]
-    for condition in conditions[1:]:
-        whole = tirx.And(whole, condition)
-    return whole
-
-
-def _any(conditions: Sequence[Any]) -> Any:
-    whole = conditions[0]
-    for condition in conditions[1:]:
-        whole = tirx.Or(whole, condition)
-    return whole
+        return tirx.EQ(tirx.bitwise_and(address, i64(size - 1)), i64(0)) if size & (size - 1) == 0 else true()
