@@ -10,6 +10,7 @@ from tile_core.errors.frontend import ControlFlowError
 from tile_core.errors.ops import NotPortableError
 from tile_core.frontend.control import leave_loop
 from tile_core.language.control import loop_break
+from tile_core.language.refused import refused
 
 __all__ = ["break_loop", "continue_loop", "thread_return"]
 
@@ -29,6 +30,7 @@ def continue_loop(span: Any = None) -> None:
         raise ControlFlowError("T.continue_loop in a loop that Python unrolls", remedy="write `continue`")
 
 
+@refused
 def thread_return(span: Any = None) -> None:
     """Refused: a thread that ends early would miss the barriers that the compiler places.
 

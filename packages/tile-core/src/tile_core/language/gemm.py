@@ -10,6 +10,7 @@ from tile_core.errors.ops import NotPortableError
 from tile_core.frontend import arith
 from tile_core.frontend.values import unwrap
 from tile_core.language._operands import attributes, emit, region
+from tile_core.language.refused import refused
 
 __all__ = ["GemmWarpPolicy", "gemm", "gemm_blockscaled", "gemm_sp"]
 
@@ -63,6 +64,7 @@ def gemm(
     )
 
 
+@refused
 def gemm_blockscaled(
     A: Any,
     B: Any,
@@ -90,6 +92,7 @@ def gemm_blockscaled(
     )
 
 
+@refused
 def gemm_sp(
     A_sparse: Any,
     E: Any,

@@ -6,9 +6,11 @@ They exist so that a program that uses one is told why, and what to write instea
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from tile_core.errors.ops import NotPortableError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SCHEDULE = (
     "it places warps by hand, which only a target with warps has and which the compiler plans itself",
@@ -133,7 +135,13 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
 
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__doc__ = f"Refused: {reason}; {remedy}.\n\nRaises:\n    NotPortableError: always."
-    return refuse
+    return refused(refuse)
+
+
+def refused(function: F) -> F:
+    """Mark a function of the language that only says why it is refused; `tile_core.spec` counts it as such."""
+    function.tile_refused = True  # type: ignore[attr-defined]
+    return function
 
 
 def __getattr__(name: str) -> Any:
