@@ -96,7 +96,9 @@ def determine_fp8_type(
 
 
 def _default_facts() -> Mapping[str, Any]:
-    from tile_core.targets import capabilities_of, select_target
+    from tile_core.plugins.manager import backend, resolve
+    from tile_core.targets import select_target
 
-    facts: Mapping[str, Any] = capabilities_of(select_target(None)).facts
+    target = select_target(None)
+    facts: Mapping[str, Any] = resolve(backend(target.backend).capabilities)(target).facts
     return facts

@@ -74,7 +74,7 @@ def _stepped(run: Executor, stmt: S.Stmt, scope: Scope) -> Executor:
 
 
 def _text(stmt: S.Stmt) -> str:
-    """The statement's own line: the head of a compound one, without the declarations that TVM prints before a simple one."""
+    """The statement's own line: the head of a compound one, what follows TVM's declarations for a simple one."""
     lines = str(stmt.script()).strip().splitlines()
     return lines[0] if isinstance(stmt, S.For | S.While | S.IfThenElse) else lines[-1]
 
