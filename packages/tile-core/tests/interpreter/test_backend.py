@@ -1,5 +1,6 @@
 """The interpreter as a backend: selection, options, step callbacks."""
 
+# ruff: noqa: F841 - kernel code is traced, not run
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,6 @@
 """What the interpreter refuses at run time: each names the element, the iteration and the line."""
 
+# ruff: noqa: B007 - kernel code is traced, not run
 from __future__ import annotations
 
 import pytest

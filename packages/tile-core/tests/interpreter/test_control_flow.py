@@ -1,5 +1,6 @@
 """Control flow, in uniform code and where the iterations of `T.Parallel` go different ways."""
 
+# ruff: noqa: B007, F841, RUF021, SIM108 - kernel code is traced, not run
 from __future__ import annotations
 
 import pytest

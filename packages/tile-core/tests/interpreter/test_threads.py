@@ -1,5 +1,6 @@
 """Programs that tell threads apart: lockstep between statements, barriers and collective operations checked."""
 
+# ruff: noqa: B007 - kernel code is traced, not run
 from __future__ import annotations
 
 import pytest
