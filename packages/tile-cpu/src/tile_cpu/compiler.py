@@ -24,6 +24,7 @@ from tile_core.jit.artifact import Artifact
 from tile_core.jit.host import packed_entry
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
+from tile_cpu.passes.hoist_lets import HoistLets
 from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
 from tile_cpu.passes.legalize_narrow_floats import LegalizeNarrowFloats
 from tile_cpu.passes.simplify_indices import SimplifyIndices
@@ -54,6 +55,8 @@ _STEPS: tuple[Step, ...] = (
     _each(SimplifyIndices()),
     _each(LegalizeNarrowFloats()),
     _each(LegalizeFloatToInt()),
+    _each(HoistLets()),
+    transform.ConvertSSA(),
     transform.UnrollLoop(),
     transform.LowerTVMBuiltin(),
     transform.LowerIntrin(),
