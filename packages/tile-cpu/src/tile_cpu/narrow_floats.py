@@ -148,7 +148,8 @@ class NarrowFloat:
     def _encode_scale(self, magnitude: ir.Expr) -> ir.Expr:
         half = self._word(1 << (MANTISSA - 1))
         lowest = E.Select(E.LE(magnitude, half), self._word(0), self._word(1))
-        code = E.Min(self._rounded(magnitude, MANTISSA), self._word(254))
+        # Halfway between two powers of two (1.5 times the lower) goes up.
+        code = E.Min(tirx.shift_right(E.Add(magnitude, half), self._word(MANTISSA)), self._word(254))
         return E.Select(E.LT(magnitude, self._word(1 << MANTISSA)), lowest, code)
 
     def _rounded(self, bits: ir.Expr, places: int) -> ir.Expr:

@@ -14,7 +14,7 @@ unpacked).
 | float → tfloat32 | nearest, ties away from zero, low 13 bits zero |
 | float → 8, 6 and 4 bits | overflow and infinity give the largest finite value; without `saturate` infinity or NaN |
 | NaN → float6, float4 | the largest value: the formats have no NaN |
-| float → float8_e8m0fnu | of the magnitude; up to 2⁻¹²⁷ gives 2⁻¹²⁷, between that and 2⁻¹²⁶ gives 2⁻¹²⁶ |
+| float → float8_e8m0fnu | of the magnitude, halfway goes up; up to 2⁻¹²⁷ gives 2⁻¹²⁷, up to 2⁻¹²⁶ gives 2⁻¹²⁶ |
 
 Rounding is to nearest, ties to even (`rn`), unless asked otherwise: `rz` toward zero, `rp` up, `rm` down, `rs`
 stochastic. Saturation and NaN follow PTX `cvt.satfinite`, and torch for float8_e4m3fn.
