@@ -343,7 +343,7 @@ def as_number(value: Any) -> int | float | None:
 
 def exportable(array: Any) -> Any:
     """A numpy array, or a torch view of its memory where numpy cannot export the dtype through DLPack."""
-    if array.dtype.kind in _NATIVE_NUMPY:
+    if array.dtype.kind in _NATIVE_NUMPY and array.dtype.isbuiltin == 1:
         return array
     import torch
 
