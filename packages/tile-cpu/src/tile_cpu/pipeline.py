@@ -6,6 +6,7 @@ from tile_core.passes.drop_guard_marks import DropGuardMarks
 from tile_core.passes.legalize_bounds import LegalizeBounds
 from tile_core.passes.pipeline import Edit, insert_after, replace
 from tile_core.targets import Target
+from tile_cpu.passes.call_libm import CallLibm
 from tile_cpu.passes.expand_math import ExpandMath
 from tile_cpu.passes.inline_masks import InlineMasks
 from tile_cpu.passes.legalize_compare import LegalizeCompare
@@ -27,6 +28,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
             "simplify",
             LowerLoopControl(),
             MapGrid(),
+            CallLibm(),
             ExpandMath(),
             VectorizeLoops(),
             LowerIntrinsics(),
