@@ -29,7 +29,7 @@ AREAS = {
     "E03": "Data types",
     "E04": "Plugins, targets, settings, command line",
     "E05": "Passes, compilation, backends",
-    "E06": "Layouts",
+    "E06": "Layouts, emulator",
     "E07": "Calling kernels, cache",
     "E08": "Interpreter",
 }
