@@ -38,7 +38,8 @@ def body() -> Callable[[Any], list[Any]]:
 
 @pytest.fixture
 def refused() -> Callable[..., Any]:
-    """The block must raise the error, at a line of this file that contains `at`, with a message that has every word of `naming`."""
+    """The block must raise the error, at a line of this file that contains `at`, with a message that has every word of
+    `naming`."""
 
     @contextmanager
     def check(error: type[TileError], at: str = "", naming: tuple[str, ...] = ()) -> Any:

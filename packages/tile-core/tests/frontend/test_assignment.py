@@ -1,5 +1,7 @@
 """What a name holds: immutable values, variables, Python values, and what is refused."""
 
+# The programs under test are written as users write them.
+# ruff: noqa: B007, C416, F821, F841, F842, PLC3002
 from __future__ import annotations
 
 import pytest
@@ -402,7 +404,7 @@ def test_undefined_and_deleted_names(refused):
         @T.prim_func
         def kernel3(B: Ints):
             with T.Kernel(1, threads=32):
-                B[0] = nowhere  # noqa: F821
+                B[0] = nowhere
 
 
 def test_assignment_targets(refused):

@@ -1,5 +1,7 @@
 """if, while, for, break and continue: decided while tracing where Python knows, device code elsewhere."""
 
+# The programs under test are written as users write them.
+# ruff: noqa: B007, B023, C901, FURB171, PERF401, PERF402, PLE0643, PLW0120, SIM108
 from __future__ import annotations
 
 import pytest

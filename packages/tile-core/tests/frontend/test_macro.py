@@ -1,5 +1,7 @@
 """T.macro: arguments, references, returned values, recursion, and where its errors point."""
 
+# The programs under test are written as users write them.
+# ruff: noqa: F841, RET504
 from __future__ import annotations
 
 import pytest

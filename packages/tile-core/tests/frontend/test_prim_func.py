@@ -1,5 +1,7 @@
 """T.prim_func: parameters, symbols, outputs, several kernels, refused constructs, where source comes from."""
 
+# The programs under test are written as users write them.
+# ruff: noqa: B007, F841, SIM117, UP037
 from __future__ import annotations
 
 import linecache
@@ -442,7 +444,7 @@ def test_errors_on_the_command_line_show_the_line():
 def test_source_from_a_doctest():
     import doctest
 
-    text = textwrap.dedent('''
+    text = textwrap.dedent("""
         >>> import tile_core.language as T
         >>> @T.prim_func
         ... def kernel(A: T.Tensor((8,), T.int32)):
@@ -450,7 +452,7 @@ def test_source_from_a_doctest():
         ...         A[0] = 1
         >>> kernel.attrs["global_symbol"]
         'kernel'
-    ''')
+    """)
     test = doctest.DocTestParser().get_doctest(text, {}, "example", None, 0)
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(test)
@@ -478,6 +480,9 @@ def test_tracing_a_long_kernel_is_fast():
     ]
     text = PROGRAM.replace("        for i in T.serial(8):\n            A[i] = i", "\n".join(lines))
     registered(PROGRAM, "warm.py")
-    start = time.perf_counter()
-    registered(text, "long.py")
-    assert time.perf_counter() - start < 0.15
+    spent = []
+    for attempt in range(3):
+        start = time.process_time()
+        registered(text, f"long{attempt}.py")
+        spent.append(time.process_time() - start)
+    assert min(spent) < 0.15

@@ -1,5 +1,7 @@
 """T.Kernel: extents, threads, bindings, queries, keywords of dialects."""
 
+# The programs under test are written as users write them.
+# ruff: noqa: RUF059
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,7 @@
 """The loops: their ranges against Python's, their IR, their refusals."""
 
+# The programs under test are written as users write them.
+# ruff: noqa: B007, B023, C416, F841
 from __future__ import annotations
 
 import itertools
@@ -39,7 +41,20 @@ def visited(make_loop, scalar=None):
     return [value for value in a.tolist() if value != -77]
 
 
-RANGES = [(5,), (0,), (2, 6), (6, 2), (0, 9, 2), (1, 10, 3), (10, 0, -1), (10, 1, -3), (3, 3), (-4, 3), (5, -5, -4), (7, 8, 100)]
+RANGES = [
+    (5,),
+    (0,),
+    (2, 6),
+    (6, 2),
+    (0, 9, 2),
+    (1, 10, 3),
+    (10, 0, -1),
+    (10, 1, -3),
+    (3, 3),
+    (-4, 3),
+    (5, -5, -4),
+    (7, 8, 100),
+]
 
 
 @pytest.mark.parametrize("bounds", RANGES)
@@ -105,7 +120,17 @@ def test_kinds_and_annotations():
 
     found = loops(kernel)
     kinds = [S.ForKind(loop.kind).name for loop in found]
-    assert kinds == ["SERIAL", "UNROLLED", "UNROLLED", "VECTORIZED", "PARALLEL", "PARALLEL", "SERIAL", "SERIAL", "SERIAL"]
+    assert kinds == [
+        "SERIAL",
+        "UNROLLED",
+        "UNROLLED",
+        "VECTORIZED",
+        "PARALLEL",
+        "PARALLEL",
+        "SERIAL",
+        "SERIAL",
+        "SERIAL",
+    ]
     marks = [{key: loop.annotations[key] for key in loop.annotations.keys()} for loop in found]
     assert int(marks[0]["mine"]) == 1
     assert int(marks[1]["tile.unroll_factor"]) == 2
@@ -117,7 +142,9 @@ def test_kinds_and_annotations():
     assert int(marks[6]["tile.num_stages"]) == 3
     assert list(marks[6]["tile.order"]) == [0, 1]
     assert [list(group) for group in marks[6]["tile.group"]] == [[0], [1]]
-    assert [loop.loop_var.name for loop in found[4:6]] == ["i", "j"] or len({loop.loop_var.name for loop in found[4:6]}) == 2
+    assert [loop.loop_var.name for loop in found[4:6]] == ["i", "j"] or len(
+        {loop.loop_var.name for loop in found[4:6]}
+    ) == 2
 
 
 def test_parallel_with_a_layout():

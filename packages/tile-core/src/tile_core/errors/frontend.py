@@ -128,9 +128,10 @@ class OperandError(TileError, TypeError):
 
 
 class IndexCountError(TileError, IndexError):
-    """A buffer was indexed with the wrong number of indices, with `...`, with a step, or with something that is no index.
+    """What stands between the brackets of a buffer is no index.
 
-    Give one index or one slice without a step for each dimension.
+    There are too few or too many, or one is `...`, a slice with a step, or neither integer nor slice. Give one index or
+    one slice without a step for each dimension.
     """
 
     code = "TILE-E0108"
@@ -383,7 +384,7 @@ class CallSignatureError(TileError, TypeError):
 
 
 class InternalCompilerError(TileError, RuntimeError):
-    """The compiler failed in a way that it should have refused earlier. This is a fault of the compiler: please report it."""
+    """The compiler failed on something that it should have refused: a fault of the compiler, please report it."""
 
     code = "TILE-E0136"
 

@@ -8,6 +8,7 @@ from typing import Any
 from tvm import ir, tirx
 
 from tile_core.dtypes import DType
+from tile_core.errors.base import TileError
 from tile_core.errors.frontend import ParameterError, TensorShapeError
 from tile_core.frontend import values
 from tile_core.frontend.values import Expr, Value, Var, unwrap, wrap
@@ -20,8 +21,8 @@ Shape = tuple[Any, ...]
 class Tensor:
     """A contiguous tensor parameter.
 
-    `shape` is an int or a sequence of ints and symbols (`T.dynamic`, `T.const`), `dtype` any spelling of a dtype. `T.Tensor[shape,
-    dtype]` is the same.
+    `shape` is an int or a sequence of ints and symbols (`T.dynamic`, `T.const`), `dtype` any spelling of a dtype.
+    `T.Tensor[shape, dtype]` is the same.
 
     Raises:
         TensorShapeError: a dimension that is negative or no integer.
@@ -169,7 +170,7 @@ def scalar_dtype(name: str, annotation: Any) -> DType:
             )
     try:
         return DType(annotation)
-    except Exception:
+    except TileError:
         raise ParameterError(
             f"the annotation {annotation!r} of the parameter {name} is no parameter type",
             remedy="use T.Tensor(shape, dtype), a dtype such as T.int32, or T.ptr",

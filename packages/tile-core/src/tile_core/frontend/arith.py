@@ -1,7 +1,7 @@
 """Arithmetic on TVM expressions for the operators of `values.Expr`.
 
-Nodes are built raw: TVM's own operators fold floats (`x * 0.0` to 0, `x != x` to false), which is wrong for NaN and infinities.
-Only integers are folded here: two constants, and the identities of 0 and 1.
+Nodes are built raw: TVM's own operators fold floats (`x * 0.0` to 0, `x != x` to false), which is wrong for NaN and
+infinities. Only integers are folded here: two constants, and the identities of 0 and 1.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def constant(value: Number, dtype: DType) -> ir.Expr:
         return _float_constant(float(value), dtype)
     if isinstance(value, float):
         if not value.is_integer():
-            raise ConstantRangeError(f"{value!r} is no {dtype}", remedy=f'write T.cast({value!r}, "{dtype}") to truncate')
+            raise ConstantRangeError(
+                f"{value!r} is no {dtype}", remedy=f'write T.cast({value!r}, "{dtype}") to truncate'
+            )
         value = int(value)
     if dtype.is_bool:
         return tirx.IntImm("bool", int(bool(value)))
@@ -99,10 +101,10 @@ def constant(value: Number, dtype: DType) -> ir.Expr:
 def _float_constant(value: float, dtype: DType) -> ir.Expr:
     form = dtype.float_format
     assert form is not None
-    if math.isnan(value) and not form.has_nan or math.isinf(value) and not form.has_infinity:
+    if (math.isnan(value) and not form.has_nan) or (math.isinf(value) and not form.has_infinity):
         raise ConstantRangeError(f"{dtype} has no {value!r}", remedy="use float16, bfloat16 or a wider type")
     rounded = _nearest(value, form)
-    if math.isfinite(value) and (abs(rounded) > form.max or rounded < 0 and not form.signed):
+    if math.isfinite(value) and (abs(rounded) > form.max or (rounded < 0 and not form.signed)):
         raise ConstantRangeError(
             f"{value!r} does not fit {dtype}, whose largest value is {form.max!r}",
             remedy=f'use a wider dtype, or T.infinity("{dtype}")',
@@ -187,7 +189,9 @@ def _computed_in(symbol: str, dtype: DType) -> DType:
         other = "T.floor(a / b)" if symbol == "//" else "T.fmod(a, b)"
         raise OperandError(f"`{symbol}` on floats ({dtype})", remedy=f"write {other}, or cast to an integer")
     if (symbol in BITWISE or symbol in SHIFT) and element.is_float:
-        raise OperandError(f"`{symbol}` on floats ({dtype})", remedy="cast to an integer, or use T.reinterpret for the bits")
+        raise OperandError(
+            f"`{symbol}` on floats ({dtype})", remedy="cast to an integer, or use T.reinterpret for the bits"
+        )
     logical = symbol in BITWISE or symbol in ("==", "!=")
     return INT32.with_lanes(dtype.lanes) if element.is_bool and not logical else dtype
 
@@ -217,7 +221,11 @@ def _fold(symbol: str, a: ir.Expr, b: ir.Expr, dtype: DType) -> ir.Expr | None:
         raise OperandError(f"a shift of {dtype} by {y}", remedy=f"shift by 0 to {dtype.bits - 1}")
     if x is not None and y is not None and symbol in _FOLD:
         result = _FOLD[symbol](x, y)
-        return tirx.IntImm("bool", int(result)) if symbol in COMPARISON else tirx.IntImm(dtype.tvm, wrap_int(result, dtype))
+        return (
+            tirx.IntImm("bool", int(result))
+            if symbol in COMPARISON
+            else tirx.IntImm(dtype.tvm, wrap_int(result, dtype))
+        )
     right, left = _IDENTITY.get(symbol, (None, None))
     if right is not None and y == right:
         return a

@@ -16,7 +16,6 @@ from tile_core.errors.frontend import (
     PythonStateError,
     UnpackError,
 )
-from tile_core.frontend import arith
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.markers import Marker
 from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_cast
@@ -70,7 +69,8 @@ def declare(name: str, old: Any, annotation: Any) -> Any:
     eager = current_builder().eager
     if eager is None:
         raise ParameterError(
-            f"the annotation of {name} has no value", remedy="annotate parameters in the signature, or write `name = value`"
+            f"the annotation of {name} has no value",
+            remedy="annotate parameters in the signature, or write `name = value`",
         )
     return eager.declare(name, old, annotation)
 

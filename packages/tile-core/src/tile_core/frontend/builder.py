@@ -1,8 +1,8 @@
 """The builder: what a traced function is executed against.
 
-Executing the function appends statements to the innermost open frame. The builder also knows where the user's program stands
-(the span every statement gets), which names are taken, and a clock of writes, by which a value read before a write and used
-after it is found (see `values.py`).
+Executing the function appends statements to the innermost open frame. The builder also knows where the user's program
+stands (the span every statement gets), which names are taken, and a clock of writes, by which a value read before a
+write and used after it is found (see `values.py`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Position:
 
 @dataclass
 class LoopReads:
-    """An open device loop, and the buffers that values made before it read. Writing one of them in the loop is an error."""
+    """An open device loop and the buffers that values made before it read: the loop must not write them."""
 
     began: int
     reads: list[ir.Var] = field(default_factory=list)
@@ -163,7 +163,7 @@ class Builder:
         for buffer in loop.reads:
             if self.last_write.get(buffer, 0) > loop.began:
                 raise StaleValueError(
-                    f"an element of {buffer.name} read before the loop is used in it, and the loop writes {buffer.name}",
+                    f"an element of {buffer.name} read before the loop is used in it, and the loop writes it",
                     remedy="bind the value to a name before the loop: `v = ...`",
                 )
 

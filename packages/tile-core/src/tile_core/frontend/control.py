@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -158,7 +159,7 @@ class LoopScope:
         """What they hold behind the loop."""
         return values if self._nest is None else self._names.after(values)
 
-    def __enter__(self) -> LoopScope:
+    def __enter__(self) -> Self:
         current_builder().loops.append(self._open)
         return self
 
@@ -199,7 +200,7 @@ class WhileScope:
         """What the names hold in the condition and at the start of the body."""
         return self._names.carried()
 
-    def __enter__(self) -> WhileScope:
+    def __enter__(self) -> Self:
         current_builder().loops.append(self._open)
         return self
 
@@ -222,7 +223,9 @@ class WhileScope:
         self._frame = self._stack.enter_context(builder.frame(device=True, loop=self._open))
         return True
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         builder = current_builder()
         self._stack.__exit__(kind, error, trace)
         builder.loops.pop()
@@ -247,7 +250,9 @@ class PlainScope:
     def __enter__(self) -> Any:
         return self._manager.__enter__()
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> Any:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
         return self._manager.__exit__(kind, error, trace)
 
     def leave(self, values: Values) -> Values:
@@ -275,7 +280,8 @@ def leave_loop(word: str, statement: Callable[[ir.Span | None], S.Stmt]) -> bool
         return True
     if not loop.breakable:
         raise ControlFlowError(
-            f"`{word}` in {loop.what}, whose iterations have no order", remedy="use T.serial, or guard the body with `if`"
+            f"`{word}` in {loop.what}, whose iterations have no order",
+            remedy="use T.serial, or guard the body with `if`",
         )
     if any(frame.kernel for frame in between):
         raise ControlFlowError(f"`{word}` would leave the kernel", remedy="decide on the host, outside of T.Kernel")

@@ -8,19 +8,21 @@
         with T.Kernel(T.ceildiv(n, block)) as bx: ...
         return B
 
-Its parameters are of three kinds, told from the source: tensors, which the body declares; scalars, annotated with a dtype, which are
-run-time arguments; and constants, all others, which are compiled in. The function is traced twice: `signature` stops at the last
-declaration and leaves `T.const` symbols open, to be solved from the tensors of a call; `trace` gets their values as Python ints.
+Its parameters are of three kinds, told from the source: tensors, which the body declares; scalars, annotated with a
+dtype, which are run-time arguments; and constants, all others, which are compiled in. The function is traced twice:
+`signature` stops at the last declaration and leaves `T.const` symbols open, to be solved from the tensors of a call;
+`trace` gets their values as Python ints.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from tvm import ir, tirx
 
@@ -40,7 +42,10 @@ __all__ = ["EagerFunction", "EagerSignature", "ScalarSpec", "TensorSpec"]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A declared tensor. A dimension or stride is an int, the name of a `T.const`, or an `Expr` (a `Var` for a `T.dynamic`)."""
+    """A declared tensor.
+
+    A dimension or stride is an int, the name of a `T.const`, or an `Expr` (a `Var` for a `T.dynamic`).
+    """
 
     name: str
     shape: tuple[Any, ...]
@@ -58,7 +63,10 @@ class ScalarSpec:
 
 @dataclass(frozen=True)
 class EagerSignature:
-    """What a call is checked and compiled against. Outputs are in the traced program: its last parameters, `tile.out_idx`."""
+    """What a call is checked and compiled against.
+
+    Outputs are in the traced program: the parameters that its attribute `tile.out_idx` numbers.
+    """
 
     tensors: tuple[TensorSpec, ...]
     scalars: tuple[ScalarSpec, ...]
@@ -69,9 +77,11 @@ class EagerSignature:
 class Undeclared(Marker):
     """A tensor parameter before its declaration."""
 
-    def refuse(self, name: str) -> Any:
+    def refuse(self, name: str) -> NoReturn:
+        """Raise ParameterError."""
         raise ParameterError(
-            f"{name} is read before the body declares it", remedy=f"write {name}: T.Tensor(shape, dtype) before this line"
+            f"{name} is read before the body declares it",
+            remedy=f"write {name}: T.Tensor(shape, dtype) before this line",
         )
 
 
@@ -105,7 +115,9 @@ class EagerContext:
         if self.dims is None:
             return ConstVar(tirx.Var(name, dtype.tvm))
         if name not in self.dims:
-            raise SymbolError(f"T.const {name} has no value", remedy=f"make it a dimension of a tensor, or pass {name}=...")
+            raise SymbolError(
+                f"T.const {name} has no value", remedy=f"make it a dimension of a tensor, or pass {name}=..."
+            )
         return int(self.dims[name])
 
     def declare(self, name: str, old: Any, annotation: Any) -> Any:
@@ -181,10 +193,8 @@ class EagerFunction:
         builder = Builder(self.func.__name__)
         with building(builder), reporting(builder):
             if self.tensor_names:
-                try:
+                with contextlib.suppress(_Declared):
                     self._run(builder, context, constants)
-                except _Declared:
-                    pass
                 self._check_declared(context)
             tensors = tuple(_spec(name, context.specs[name]) for name in self.tensor_names if name in context.specs)
             self._check_solvable(context, tensors)

@@ -1,7 +1,7 @@
 """From what stands between the brackets of `A[...]` to full-rank indices or a box.
 
-Negative constants count from the end, as in Python. A constant outside the buffer is refused, except the end of a slice of
-global memory; an expression is not, since a tile may hang over the edge and is guarded later.
+Negative constants count from the end, as in Python. A constant outside the buffer is refused, except the end of a slice
+of global memory; an expression is not, since a tile may hang over the edge and is guarded later.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _box(name: str, axis: int, entry: Any, extent: Index, overhang: bool) -> tup
     stop = extent if entry.stop is None else _bound(name, axis, entry.stop, extent, overhang=overhang)
     length = _length(start, stop)
     if isinstance(length, int) and length < 0:
-        raise IndexRangeError(f"the slice {start}:{stop} of {name} on axis {axis} is negative", remedy="swap the bounds")
+        raise IndexRangeError(
+            f"the slice {start}:{stop} of {name} on axis {axis} is negative", remedy="swap the bounds"
+        )
     return start, length
 
 
@@ -95,13 +97,14 @@ def _scalar(name: str, value: Any) -> Index:
     from tile_core.ir.regions import constant
 
     if value is Ellipsis or value is None:
-        raise IndexCountError(f"{name} is indexed with {value!r}", remedy="write an index or a slice for each dimension")
+        raise IndexCountError(
+            f"{name} is indexed with {value!r}", remedy="write an index or a slice for each dimension"
+        )
     if not isinstance(value, Expr):
         if hasattr(value, "ty"):
             value = wrap(value)
         else:
-            number = _number(name, value, as_number)
-            return number
+            return _number(name, value, as_number)
     if not (value.dtype.is_integer or value.dtype.is_bool) or value.dtype.lanes != 1:
         raise IndexCountError(f"{name} is indexed with a {value.dtype}", remedy='cast the index: T.cast(i, "int32")')
     known = constant(value.ir)

@@ -1,7 +1,7 @@
 """`T.macro`: a function traced where it is called.
 
-Scalar arguments are passed by value (evaluated once), buffers and regions are the caller's, and a parameter annotated `T.Ref` takes a
-place that the macro may store to. Names are the macro's own.
+Scalar arguments are passed by value (evaluated once), buffers and regions are the caller's, and a parameter annotated
+`T.Ref` takes a place that the macro may store to. Names are the macro's own.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ R = TypeVar("R")
 class Ref:
     """Annotation of a macro parameter that is passed by reference: `def add(x: T.Ref, v): x += v`.
 
-    The argument is a `T.alloc_var` variable or an element `A[i]`, whose indices are evaluated at the call. As a type it may be
-    subscripted with the dtype, which is documentation.
+    The argument is a `T.alloc_var` variable or an element `A[i]`, whose indices are evaluated at the call. As a type it
+    may be subscripted with the dtype, which is documentation.
     """
 
     def __new__(cls, place: Any) -> VarCell:  # type: ignore[misc]
+        """The variable that stands for `place`."""
         return reference("place", place)
 
     def __class_getitem__(cls, dtype: Any) -> type[Ref]:
+        """`T.Ref[dtype]` is `T.Ref`."""
         return cls
 
 
@@ -93,6 +95,7 @@ class Macro(Generic[P, R]):
         return traced(self.func)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Trace the body into the function being traced."""
         builder = current_builder()
         call = self._bind(*args, **kwargs)
         call.apply_defaults()
@@ -113,11 +116,13 @@ class Macro(Generic[P, R]):
             return self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise CallSignatureError(
-                f"the macro {self.func.__name__}{self._signature}: {error}", remedy="give the arguments that it declares"
+                f"the macro {self.func.__name__}{self._signature}: {error}",
+                remedy="give the arguments that it declares",
             ) from None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., R]:
-        return self if instance is None else functools.partial(self.__call__, instance)  # type: ignore[return-value]
+        """The macro as a method."""
+        return self if instance is None else functools.partial(self.__call__, instance)
 
     def __repr__(self) -> str:
         return f"<T.macro {self.func.__qualname__}>"
@@ -134,8 +139,8 @@ def macro(func: None = None) -> Callable[[Callable[P, R]], Macro[P, R]]: ...
 def macro(func: Callable[..., Any] | None = None) -> Any:
     """Make a function one that is traced at each call; usable with and without parentheses.
 
-    It may have defaults, keyword arguments and `*args`, return values, call other macros and itself (under a condition that is known
-    while tracing). Methods work: the object's Python state belongs to the trace.
+    It may have defaults, keyword arguments and `*args`, return values, call other macros and itself (under a condition
+    that is known while tracing). Methods work: the object's Python state belongs to the trace.
 
     Raises:
         MacroArgumentError: at a call, an argument that is no place for a `T.Ref` parameter.

@@ -22,7 +22,10 @@ class Unbound(Marker):
     """Not assigned on the path taken."""
 
     def refuse(self, name: str) -> NoReturn:
-        raise UndefinedNameError(f"the name {name} has no value here", remedy="assign it on every path before this line")
+        """Raise UndefinedNameError."""
+        raise UndefinedNameError(
+            f"the name {name} has no value here", remedy="assign it on every path before this line"
+        )
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Rebound(Marker):
     span: SourceSpan | None
 
     def refuse(self, name: str) -> NoReturn:
+        """Raise ReboundNameError."""
         line = "" if self.span is None else f" (line {self.span.line})"
         raise ReboundNameError(
             f"{name} was assigned in a {self.where}{line}, which runs when the kernel does, and is used after it",
@@ -48,6 +52,7 @@ class Carried(Marker):
     where: str
 
     def refuse(self, name: str) -> NoReturn:
+        """Raise LoopCarriedNameError."""
         raise LoopCarriedNameError(
             f"{name} is read in a {self.where} that also assigns it; a Python name keeps one value for all iterations",
             remedy=f"make it a variable before the loop: {name} = T.alloc_var(dtype, init=...)",
@@ -76,9 +81,9 @@ def _unchanged(value: Any, copy: Any, depth: int = _DEPTH) -> bool:
         return value is copy
     if len(value) > _WIDTH:
         return bool(len(value) == copy)
-    if not isinstance(copy, type(value)) or len(copy) != len(value):
+    if not isinstance(copy, list | dict | set) or len(copy) != len(value):
         return False
-    if isinstance(value, dict):
+    if isinstance(value, dict) and isinstance(copy, dict):
         return all(key in copy and _unchanged(item, copy[key], depth - 1) for key, item in value.items())
     if isinstance(value, set):
         return value == copy

@@ -46,8 +46,6 @@ def make_tensor_from_addr(
 def _view(data: ir.Expr, shape: Any, dtype: Any, strides: Any, scope: str) -> Buffer:
     kind = Tensor(shape, dtype) if strides is None else StridedTensor(shape, strides, dtype)
     builder = current_builder()
-    buffer = declare_buffer(
-        builder.fresh_name("view"), kind.shape, DType(dtype), strides=kind.strides, scope=scope
-    )
+    buffer = declare_buffer(builder.fresh_name("view"), kind.shape, DType(dtype), strides=kind.strides, scope=scope)
     builder.emit(S.DeclBuffer(buffer.ir, data=data, span=builder.span))
     return buffer

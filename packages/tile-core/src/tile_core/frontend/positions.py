@@ -64,7 +64,7 @@ def raised_at(error: BaseException) -> SourceSpan | None:
 
 
 def is_own_failure(error: BaseException) -> bool:
-    """Whether an exception was raised by this package or TVM, or by something that they called, and not by the user's code."""
+    """Whether an exception was raised by this package or TVM, or by Python on their behalf, not by the user's code."""
     own, trace = False, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""`T.prim_func`: executes the rewritten function once against a builder and makes the tile program of what was emitted."""
+"""`T.prim_func`: executes the rewritten function once; what it emitted is the tile program."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def prim_func(func: None = None) -> Callable[[Callable[..., Any]], tirx.PrimFunc
 def prim_func(func: Callable[..., Any] | None = None) -> Any:
     """Turn a Python function into a tile program; usable with and without parentheses.
 
-    Every parameter is annotated: `A: T.Tensor((M, N), dtype)`, `n: T.int32`, `p: T.ptr`. The body is run once, now: Python values are
-    decided, operations on tensors and indices become the program. Returns a `tirx.PrimFunc` with the function's name.
+    Every parameter is annotated: `A: T.Tensor((M, N), dtype)`, `n: T.int32`, `p: T.ptr`. The body is run once, now:
+    Python values are decided, operations on tensors and indices become the program. Returns a `tirx.PrimFunc` with the
+    function's name.
 
     Raises:
         TileError: an invalid program, at the line that is at fault.
@@ -131,7 +132,7 @@ def resolve(func: Callable[..., Any], annotation: Any, outer: Mapping[str, Any])
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     scope = {**outer, **{name: cell.cell_contents for name, cell in cells if not _is_empty(cell)}}
     try:
-        value = eval(compile(annotation, ANNOTATION, "eval"), func.__globals__, scope)
+        value = eval(compile(annotation, ANNOTATION, "eval"), func.__globals__, scope)  # noqa: S307
     except (NameError, SyntaxError):
         return annotation
     return resolve(func, value, outer) if value != annotation else value

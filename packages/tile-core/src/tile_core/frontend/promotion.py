@@ -53,7 +53,9 @@ def _common_lanes(a: DType, b: DType) -> int:
 
 
 def literal_dtype(value: Number) -> DType:
-    """The dtype of a Python number that stands alone: bool, the narrowest of int32, int64, uint64 that holds it, or float32.
+    """The dtype of a Python number that stands alone.
+
+    It is bool, the first of int32, int64 and uint64 that holds it, or float32.
 
     Raises:
         ConstantRangeError: an int wider than 64 bits.
@@ -79,7 +81,7 @@ def literal_beside(value: Number, other: DType) -> DType:
     element = other.element
     if isinstance(value, float):
         return promote(FLOAT32, element) if element.is_float else FLOAT32
-    if element.is_float or fits(value, element) and not element.is_bool:
+    if element.is_float or (fits(value, element) and not element.is_bool):
         return element
     if element.is_unsigned and value < 0:
         return _signed_above(element, value)

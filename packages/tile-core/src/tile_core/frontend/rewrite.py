@@ -15,6 +15,7 @@ from typing import Any
 
 from tile_core.errors.base import SourceSpan
 from tile_core.frontend.rewrite_expressions import TRACER, load
+from tile_core.frontend.rewrite_expressions import definition as function_definition
 from tile_core.frontend.rewrite_statements import StatementRewriter
 from tile_core.frontend.source import FunctionSource, function_source
 from tile_core.frontend.tracer import Place, Tracer
@@ -34,7 +35,8 @@ class RewrittenCode:
     source: FunctionSource
 
 
-# By identity: code objects that differ only in annotations of local names compare equal. The code is kept so that its id stays its own.
+# By identity: code objects that differ only in annotations of local names compare equal. The code is kept so that its
+# id stays its own.
 _rewritten: dict[int, tuple[types.CodeType, RewrittenCode]] = {}
 
 
@@ -79,13 +81,7 @@ def _compile(definition: ast.FunctionDef, file: str, freevars: tuple[str, ...]) 
     name, definition.name = definition.name, _BODY
     names = [ast.arg(free) for free in (*freevars, TRACER)]
     arguments = ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
-    factory = ast.FunctionDef(
-        name=_FACTORY,
-        args=arguments,
-        body=[definition, ast.Return(load(definition.name))],
-        decorator_list=[],
-        type_params=[],
-    )
+    factory = function_definition(_FACTORY, arguments, [definition, ast.Return(load(definition.name))])
     ast.copy_location(factory, definition)
     module = ast.fix_missing_locations(ast.Module([factory], []))
     body = _code_named(_code_named(compile(module, file, "exec"), _FACTORY), _BODY)

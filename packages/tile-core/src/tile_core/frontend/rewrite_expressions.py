@@ -41,6 +41,7 @@ def at(node: Node, place: ast.AST) -> Node:
 
 
 def load(name: str) -> ast.Name:
+    """`name`, read."""
     return ast.Name(name, ast.Load())
 
 
@@ -55,7 +56,15 @@ def lazy(body: ast.expr) -> ast.Lambda:
     return ast.Lambda(empty, body)
 
 
+def definition(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+    """A function definition."""
+    node = ast.FunctionDef(name, arguments, body, [])
+    node.type_params = []  # type: ignore[attr-defined]  # Python 3.12 wants it, 3.11 ignores it.
+    return node
+
+
 def text(value: str) -> ast.Constant:
+    """A string constant."""
     return ast.Constant(value)
 
 
@@ -67,11 +76,13 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.refuse = refuse
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """A read of a tracked name is checked."""
         if isinstance(node.ctx, ast.Load) and node.id in self.tracked:
             return at(call("use", text(node.id), node), node)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """`and` and `or`, whose right sides are evaluated on demand."""
         first, *rest = node.values
         self._refuse_walrus(rest, "the right side of `and`/`or`")
         method = "and_" if isinstance(node.op, ast.And) else "or_"
@@ -79,18 +90,21 @@ class ExpressionRewriter(ast.NodeTransformer):
         return at(call(method, *operands), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        """`not`."""
         operand = self.visit(node.operand)
         if isinstance(node.op, ast.Not):
             return at(call("not_", operand), node)
         return at(ast.UnaryOp(node.op, operand), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """`a if c else b`."""
         self._refuse_walrus([node.body, node.orelse], "a side of a ternary")
         return at(
             call("ternary", self.visit(node.test), lazy(self.visit(node.body)), lazy(self.visit(node.orelse))), node
         )
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """A chained comparison or membership test."""
         if len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn):
             return self.generic_visit(node)  # type: ignore[return-value]
         self._refuse_walrus(node.comparators[1:], "the right side of a chained comparison")
@@ -100,6 +114,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return at(call("compare", symbols, *operands), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """The builtins `bool` and `range`, which ask for numbers."""
         function = node.func
         if isinstance(function, ast.Name) and function.id in _WATCHED_BUILTINS and not node.keywords:
             arguments = [self.visit(argument) for argument in node.args]
@@ -107,20 +122,25 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        """`name := value`, by the rules of assignment."""
         name = node.target.id
         value = call("assign", text(name), load(name), self.visit(node.value))
         return at(ast.NamedExpr(node.target, value), node)
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        return at(ast.Lambda(self.generic_visit(node.args), self.visit(node.body)), node)
+        """`lambda`, whose parameters stay."""
+        return at(ast.Lambda(self.visit(node.args), self.visit(node.body)), node)
 
     def visit_Yield(self, node: ast.Yield) -> NoReturn:
+        """Refused."""
         self._refuse_suspension(node, "yield")
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> NoReturn:
+        """Refused."""
         self._refuse_suspension(node, "yield from")
 
     def visit_Await(self, node: ast.Await) -> NoReturn:
+        """Refused."""
         self._refuse_suspension(node, "await")
 
     def _refuse_suspension(self, node: ast.AST, what: str) -> NoReturn:

@@ -18,7 +18,16 @@ from tile_core.errors.frontend import (
     UnsupportedSyntaxError,
 )
 from tile_core.frontend.names import assigned_names
-from tile_core.frontend.rewrite_expressions import TRACER, ExpressionRewriter, at, call, lazy, load, text
+from tile_core.frontend.rewrite_expressions import (
+    TRACER,
+    ExpressionRewriter,
+    at,
+    call,
+    definition,
+    lazy,
+    load,
+    text,
+)
 from tile_core.frontend.tracer import Place
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -71,11 +80,10 @@ class StatementRewriter:
         unbound = [ast.Name(name, ast.Store()) for name in assigned if name not in given]
         body = self.block(node.body)
         if unbound:
-            body.insert(0, at(ast.Assign(list[ast.expr](unbound), ast.Attribute(load(TRACER), "UNBOUND", ast.Load())), node))
-        return at(
-            ast.FunctionDef(node.name, _bare(arguments), body or [ast.Pass()], [], type_params=[]),  # type: ignore[call-overload]
-            node,
-        )
+            body.insert(
+                0, at(ast.Assign(list[ast.expr](unbound), ast.Attribute(load(TRACER), "UNBOUND", ast.Load())), node)
+            )
+        return at(definition(node.name, _bare(arguments), body or [ast.Pass()]), node)
 
     def header(self, node: ast.stmt) -> SourceSpan:
         """Where a statement stands; of a compound statement, its first line up to the end of its header."""
@@ -238,7 +246,10 @@ class StatementRewriter:
 
     def _try(self, node: ast.Try) -> Block:
         handlers = [
-            at(ast.ExceptHandler(handler.type and self._value(handler.type), handler.name, self.block(handler.body)), handler)
+            at(
+                ast.ExceptHandler(handler.type and self._value(handler.type), handler.name, self.block(handler.body)),
+                handler,
+            )
             for handler in node.handlers
         ]
         return [
@@ -249,7 +260,8 @@ class StatementRewriter:
 
     def _match(self, node: ast.Match) -> Block:
         cases = [
-            ast.match_case(case.pattern, case.guard and self._value(case.guard), self.block(case.body)) for case in node.cases
+            ast.match_case(case.pattern, case.guard and self._value(case.guard), self.block(case.body))
+            for case in node.cases
         ]
         return [ast.Match(self._value(node.subject), cases)]
 
@@ -270,13 +282,15 @@ class StatementRewriter:
             return [at(_set(target.id, value), target)]
         if isinstance(target, ast.Tuple | ast.List):
             return [at(stmt, target) for stmt in self._unpack(target, value, self._bind_raw, settle=False)]
-        self._refuse(target, AssignmentTargetError, "a loop or `with` target that is no name", "use a name")
+        return self._refuse(target, AssignmentTargetError, "a loop or `with` target that is no name", "use a name")
 
     def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr, store, *, settle: bool) -> Block:  # type: ignore[no-untyped-def]
         temporary = self._temporary()
         plain = [element.value if isinstance(element, ast.Starred) else element for element in target.elts]
         star = next((i for i, element in enumerate(target.elts) if isinstance(element, ast.Starred)), None)
-        hints = ast.Tuple([text(element.id if isinstance(element, ast.Name) else "value") for element in plain], ast.Load())
+        hints = ast.Tuple(
+            [text(element.id if isinstance(element, ast.Name) else "value") for element in plain], ast.Load()
+        )
         made: Block = [_set(temporary, call("unpack", value, hints, ast.Constant(star), ast.Constant(settle)))]
         for position, element in enumerate(plain):
             made += store(element, ast.Subscript(load(temporary), ast.Constant(position), ast.Load()))
@@ -285,7 +299,10 @@ class StatementRewriter:
     def _key(self, node: ast.expr) -> ast.expr:
         """What stands between brackets, as an expression of its own."""
         if isinstance(node, ast.Slice):
-            bounds = [ast.Constant(None) if bound is None else self._value(bound) for bound in (node.lower, node.upper, node.step)]
+            bounds = [
+                ast.Constant(None) if bound is None else self._value(bound)
+                for bound in (node.lower, node.upper, node.step)
+            ]
             return at(call("slice", *bounds), node)
         if isinstance(node, ast.Tuple):
             return at(ast.Tuple([self._key(element) for element in node.elts], ast.Load()), node)
@@ -318,9 +335,7 @@ class StatementRewriter:
 
 
 def _at_header(span: SourceSpan) -> ast.stmt:
-    return ast.Pass(
-        lineno=span.line, col_offset=span.column, end_lineno=span.end_line, end_col_offset=span.end_column
-    )
+    return ast.Pass(lineno=span.line, col_offset=span.column, end_lineno=span.end_line, end_col_offset=span.end_column)
 
 
 def _header_end(node: ast.stmt) -> ast.expr | None:

@@ -37,8 +37,8 @@ def function_source(func: Callable[..., Any]) -> FunctionSource:
     if not lines:
         raise SourceUnavailableError(
             f"the source of {func.__qualname__} in {code.co_filename} is not available",
-            remedy="put the function in a file; for exec, register the text first: linecache.cache[name] = (len(text), None, "
-            "text.splitlines(True), name), with the `name` given to compile()",
+            remedy="put the function in a file; for exec, register the text first: linecache.cache[name] = "
+            "(len(text), None, text.splitlines(True), name), with the `name` given to compile()",
         )
     for node in _functions("".join(lines)):
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:

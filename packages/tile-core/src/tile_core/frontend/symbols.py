@@ -30,8 +30,8 @@ def symbol_names(names: str) -> list[str]:
 def dynamic(name: str, dtype: Any = "int32") -> Any:
     """One symbol, or a tuple of them for names separated by commas or spaces.
 
-    A symbol stands in shapes, strides, grid extents and loop bounds. Its value is read from the tensors of a call, so it must be a
-    dimension or stride of a tensor parameter by itself. One kernel serves all values.
+    A symbol stands in shapes, strides, grid extents and loop bounds. Its value is read from the tensors of a call, so
+    it must be a dimension or stride of a tensor parameter by itself. One kernel serves all values.
 
     Raises:
         SymbolError: a name that is no identifier, or a dtype that is no integer.

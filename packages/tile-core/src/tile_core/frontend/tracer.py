@@ -1,7 +1,7 @@
-"""What rewritten code calls: one tracer per function, whose methods decide what is done now and what the kernel will do.
+"""What rewritten code calls: its methods decide what is done now and what the kernel will do.
 
-A value known while tracing keeps Python's own meaning; a device value makes IR. The scopes of control flow are in `control.py`, the
-rules of assignment in `binding.py`.
+A value known while tracing keeps Python's own meaning; a device value makes IR. The scopes of control flow are in
+`control.py`, the rules of assignment in `binding.py`.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Tracer:
         return WhileScope(names, scope, self._containers)
 
     def enter(self, manager: Any, names: tuple[str, ...], scope: Mapping[str, Any]) -> PlainScope:
-        """`with`. A manager whose attribute `tile_device_scope` is true runs its body under a condition of the device."""
+        """`with`. The attribute `tile_device_scope` of a manager says that the device decides about its body."""
         return PlainScope(manager, names, scope, self._containers)
 
     def break_(self) -> bool:
@@ -262,5 +262,5 @@ def _compare(symbol: str, left: Any, right: Any) -> Any:
 
 
 def _holds_object(value: Value, container: Any) -> bool:
-    """Whether `value` is no scalar (a buffer is an object), or the container is a dict or set, which compares identities."""
+    """Whether membership compares identities: of a buffer, or in a dict or set."""
     return not isinstance(value, Expr) or isinstance(container, dict | set | frozenset)

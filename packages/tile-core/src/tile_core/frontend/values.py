@@ -1,7 +1,8 @@
 """The values that traced code handles: thin proxies over TVM expressions and buffers.
 
-User code never sees a raw TVM object, whose operators fold floats wrongly and whose errors name C++ functions. A device value
-refuses everything that Python would have to know while tracing (truth, length, int) with an error that says what to write.
+User code never sees a raw TVM object, whose operators fold floats wrongly and whose errors name C++ functions. A device
+value refuses everything that Python would have to know while tracing (truth, length, int) with an error that says what
+to write.
 """
 
 from __future__ import annotations
@@ -27,7 +28,20 @@ from tile_core.frontend.promotion import Number, literal_beside, literal_dtype
 from tile_core.frontend.writes import mentioned_buffers
 from tile_core.ir import regions
 
-__all__ = ["Buffer", "Element", "Expr", "Region", "Value", "Var", "VarCell", "is_device", "pair", "unwrap", "wrap", "wrap_buffer"]
+__all__ = [
+    "Buffer",
+    "Element",
+    "Expr",
+    "Region",
+    "Value",
+    "Var",
+    "VarCell",
+    "is_device",
+    "pair",
+    "unwrap",
+    "wrap",
+    "wrap_buffer",
+]
 
 
 class Value:
@@ -62,7 +76,10 @@ class Value:
 
 
 class Expr(Value):
-    """A scalar or vector that exists when the kernel runs. `==` and `!=` make expressions too; hashing is by identity."""
+    """A scalar or vector that exists when the kernel runs.
+
+    `==` and `!=` make expressions too; hashing is by identity.
+    """
 
     __slots__ = ("_ir", "_loops", "_made_at")
 
@@ -84,7 +101,7 @@ class Expr(Value):
                 loop.reads += buffers
         return self._ir
 
-    def _refuse_if_stale(self, last_write: dict[ir.Var, int]) -> None:
+    def _refuse_if_stale(self, last_write: dict[Any, int]) -> None:
         for buffer in mentioned_buffers(self._ir):
             if last_write.get(buffer, 0) > self._made_at:
                 raise StaleValueError(
@@ -297,12 +314,16 @@ class VarCell(Expr):
         """The variable's name in the program."""
         return self.buffer.name
 
+    def load(self) -> Expr:
+        """The current value."""
+        return Expr(self._ir)
+
     def store(self, value: Any) -> None:
         """Emit a store of `value`, converted to the variable's dtype."""
         self.buffer.store(self.indices, value)
 
-    def __getitem__(self, index: Any) -> Element:
-        return self.buffer[index]  # type: ignore[return-value]
+    def __getitem__(self, index: Any) -> Element | Region:
+        return self.buffer[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.buffer[index] = value
@@ -336,7 +357,7 @@ class Buffer(Value):
 
     @property
     def scope(self) -> str:
-        """The storage scope: `global`, `shared.dyn`, `shared`, `local.fragment`, `local`, `local.var`, …"""
+        """The storage scope: `global`, `shared.dyn`, `shared`, `local.fragment`, `local`, `local.var`."""
         return regions.scope(self._ir)
 
     def __str__(self) -> str:
@@ -354,7 +375,7 @@ class Buffer(Value):
         if isinstance(indexed, Slicing):
             raise AssignmentTargetError(
                 f"assignment to a slice of {self.name}",
-                remedy=f"use T.copy(src, {self.name}[...]), T.fill({self.name}[...], value), or assign elements in T.Parallel",
+                remedy=f"use T.copy(src, {self.name}[...]) or T.fill, or assign its elements in T.Parallel",
             )
         self.store(indexed, value)
 
@@ -418,8 +439,8 @@ def wrap_buffer(node: ir.Var) -> Buffer:
 def unwrap(value: Any, dtype: DType | None = None) -> Any:
     """The TVM expression of a scalar: a proxy's own, or an immediate for a Python or numpy number.
 
-    With `dtype` a number becomes an immediate of it and an expression is converted to it; without, a number is a bool, an int32
-    (int64 or uint64 where it needs them) or a float32.
+    With `dtype` a number becomes an immediate of it and an expression is converted to it; without, a number is a bool,
+    an int32 (int64 or uint64 where it needs them) or a float32.
 
     Raises:
         OperandError: not a scalar.
@@ -501,7 +522,7 @@ def _beside(value: Any, other: DType) -> Any:
 
 def _extent(extent: Any) -> int | Expr:
     found = regions.constant(extent)
-    return wrap(extent) if found is None else found  # type: ignore[no-any-return]
+    return wrap(extent) if found is None else found
 
 
 def _cast_hook(dtype: DType, *values: Any) -> Any:

@@ -1,7 +1,7 @@
 """The portable tile language: `import tile_core.language as T`.
 
-Names are resolved on first use (PEP 562), so importing this module imports neither TVM nor numpy. `_MODULES` is the one list of where
-names come from; a name's home is found from the modules' `__all__`, which is read without importing them.
+Names are resolved on first use (PEP 562), so importing this module imports neither TVM nor numpy. `_names.py` is the
+one list of names and of the modules that define them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tile_core.language._dialect import Dialect, dialect
 
 if TYPE_CHECKING:
-    from tile_core.frontend.annotations import StridedTensor, Tensor, ptr
-    from tile_core.frontend.macro import Ref, macro
-    from tile_core.frontend.prim_func import prim_func
-    from tile_core.frontend.symbols import const, dynamic, symbolic
+    from tile_core.frontend.annotations import *  # noqa: F403
+    from tile_core.frontend.macro import *  # noqa: F403
+    from tile_core.frontend.pointers import *  # noqa: F403
+    from tile_core.frontend.prim_func import *  # noqa: F403
+    from tile_core.frontend.symbols import *  # noqa: F403
     from tile_core.language.allocate import *  # noqa: F403
-    from tile_core.language.control import empty, loop_break
+    from tile_core.language.control import *  # noqa: F403
     from tile_core.language.copy import *  # noqa: F403
     from tile_core.language.fill import *  # noqa: F403
     from tile_core.language.gemm import *  # noqa: F403

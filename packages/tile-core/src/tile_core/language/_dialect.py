@@ -19,7 +19,7 @@ import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from tile_core.language._names import PORTABLE_NAMES
 
@@ -54,7 +54,7 @@ class Dialect:
         vars(sys.modules[self.module])[name] = value
         return value
 
-    def _refuse(self, name: str) -> None:
+    def _refuse(self, name: str) -> NoReturn:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
         from tile_core.errors.backends import DialectNameUnimplementedError
@@ -97,7 +97,7 @@ def dialect(
 
 
 def _protect(module: str, homes: Mapping[str, str]) -> None:
-    """Keep the import system from putting a submodule in the place of a name: `copy.py` defines the function `T.copy`."""
+    """Keep the import system from putting a submodule in the place of a name, as `copy.py` of the function `T.copy`."""
     loaded = sys.modules.get(module)
     if loaded is None:
         return
@@ -125,12 +125,12 @@ def _installed_dialects() -> list[str]:
         from tile_core.plugins import manager
 
         return sorted({backend.dialect for backend in manager.backends().values() if backend.dialect})
-    except Exception:  # A broken plugin must not hide the error that is being reported.
+    except Exception:  # noqa: BLE001  # A broken plugin must not hide the error that is being reported.
         return []
 
 
 def _has(module: str, name: str) -> bool:
     try:
         return name in getattr(importlib.import_module(module), "__all__", ())
-    except Exception:
+    except Exception:  # noqa: BLE001
         return False

@@ -40,10 +40,13 @@ def empty(*shape: Any, dtype: Any = "float32") -> Buffer:
     """
     builder = current_builder()
     if builder.kernel is not None or len(builder.frames) > 1:
-        raise KernelNestingError("T.empty inside of a kernel, branch or loop", remedy="make it before `with T.Kernel(...)`")
-    if len(shape) == 2 and isinstance(shape[0], tuple | list):
-        shape, dtype = (shape[0],), shape[1]
-    extents = as_shape(shape[0] if len(shape) == 1 else shape)
+        raise KernelNestingError(
+            "T.empty inside of a kernel, branch or loop", remedy="make it before `with T.Kernel(...)`"
+        )
+    first, *rest = shape or ((),)
+    if len(rest) == 1 and isinstance(first, tuple | list):
+        dtype, rest = rest[0], []
+    extents = as_shape((first, *rest) if rest else first)
     buffer = declare_buffer(builder.fresh_name("output"), extents, DType(dtype))
     builder.outputs.append(buffer)
     return buffer

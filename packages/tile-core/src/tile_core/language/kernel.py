@@ -1,7 +1,7 @@
 """`T.Kernel` and the questions about the open launch.
 
-Backends differ in what a launch may say, so a dialect makes its own `Kernel` with `kernel_type`, declaring the keywords that it takes;
-the portable one takes `threads` and `prelude`.
+Backends differ in what a launch may say, so a dialect makes its own `Kernel` with `kernel_type`, declaring the keywords
+that it takes; the portable one takes `threads` and `prelude`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from tvm import ir, tirx
@@ -82,7 +83,9 @@ class KernelLaunchFrame:
     def __enter__(self) -> Any:
         builder = current_builder()
         if builder.kernel is not None:
-            raise KernelNestingError("T.Kernel inside of T.Kernel", remedy="close the first kernel before opening another")
+            raise KernelNestingError(
+                "T.Kernel inside of T.Kernel", remedy="close the first kernel before opening another"
+            )
         self._span = builder.span
         launched = self.grid_extents or (1,)
         self.grid_vars = tuple(
@@ -96,7 +99,9 @@ class KernelLaunchFrame:
             return LoneVar(self.grid_vars[0].ir)
         return list(self.grid_vars[: len(self.grid_extents)])
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         builder = current_builder()
         builder.kernel = None
         self._stack.__exit__(kind, error, trace)
@@ -228,7 +233,9 @@ class KernelType:
                     remedy=f"it takes {taken}{'; ' + kind.advice if kind.advice else ''}",
                 )
         for name in sorted(kind.required - options.keys()):
-            raise KernelKeywordError(f"Kernel of the {kind.dialect} language needs `{name}`", remedy=f"write {name}=...")
+            raise KernelKeywordError(
+                f"Kernel of the {kind.dialect} language needs `{name}`", remedy=f"write {name}=..."
+            )
         if not kind.min_extents <= len(blocks) <= kind.max_extents:
             number = f"{kind.max_extents}" if kind.min_extents == kind.max_extents else f"up to {kind.max_extents}"
             error = LaunchShapeError if kind.max_extents == len(AXES) else KernelKeywordError
@@ -258,9 +265,9 @@ def kernel_type(
 
 _KERNEL_DOC = """Open a kernel: `with T.Kernel(gx, gy, threads=128) as (bx, by):`.
 
-    Up to three grid extents, x first and fastest; ints or integer expressions over shapes. One extent binds one index, more bind a
-    list. `threads` is an int or up to three, at most 1024 in all. An extent of 0 launches nothing. `prelude` is put before the kernel
-    in printed source.
+    Up to three grid extents, x first and fastest; ints or integer expressions over shapes. One extent binds one index,
+    more bind a list. `threads` is an int or up to three, at most 1024 in all. An extent of 0 launches nothing.
+    `prelude` is put before the kernel in printed source.
 
     Raises:
         LaunchShapeError: extents or threads that are no launch.
@@ -290,7 +297,9 @@ def _extent(axis: str, value: Any) -> Any:
             return value
         value = known
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise LaunchShapeError(f"the grid extent {axis} is {value!r}", remedy="use ints or integer expressions of shapes")
+        raise LaunchShapeError(
+            f"the grid extent {axis} is {value!r}", remedy="use ints or integer expressions of shapes"
+        )
     extent = int(value.__index__())
     if extent < 0:
         raise LaunchShapeError(f"the grid extent {axis} is {extent}", remedy="use 0 or more")
@@ -303,7 +312,12 @@ def _threads(value: Any) -> Triple:
     total = 1
     for count in counts:
         total *= count
-    if len(counts) != len(given) or not 1 <= len(counts) <= 3 or any(count < 1 for count in counts) or total > MAX_THREADS:
+    if (
+        len(counts) != len(given)
+        or not 1 <= len(counts) <= 3
+        or any(count < 1 for count in counts)
+        or total > MAX_THREADS
+    ):
         raise LaunchShapeError(
             f"threads={value!r} is no block of threads",
             remedy=f"give a positive int or up to three, whose product is at most {MAX_THREADS}",
@@ -344,7 +358,7 @@ def _current() -> KernelLaunchFrame:
 
 
 def get_block_binding(dim: int = 0) -> Any:
-    """The block index of axis `dim` (0 is x), 0 for an axis that is not launched. Raises LaunchQueryError outside a kernel."""
+    """The block index of axis `dim` (0 is x), 0 where it is not launched. Raises LaunchQueryError outside a kernel."""
     return _current().get_block_binding(_axis(dim))
 
 

@@ -154,8 +154,9 @@ def Pipelined(
 ) -> LoopNest:
     """Iterate in order over `range(start, stop)`, or `range(start)`, with the copies of later iterations under way.
 
-    The result is that of `T.serial`. `num_stages` tiles of each copied buffer are kept; 0 or less pipelines nothing. `order` and `stage`
-    give a schedule by hand, one entry a statement of the body; `group` lists statements that move together.
+    The result is that of `T.serial`. `num_stages` tiles of each copied buffer are kept; 0 or less pipelines nothing.
+    `order` and `stage` give a schedule by hand, one entry a statement of the body; `group` lists statements that move
+    together.
 
     Raises:
         LoopArgumentError: a bound or option that is no integer, or equal entries in `order`.
@@ -210,10 +211,12 @@ def Persistent(
     *,
     annotations: Annotations = None,
 ) -> LoopNest:
-    """Walk a domain of tiles with fewer blocks than tiles: block `index` of `wave_size` takes tiles index, index + wave_size, ….
+    """Walk a domain of tiles with fewer blocks than tiles.
 
-    The last coordinate is walked in groups of `group_size` (at most its extent), all leading coordinates for each group, so that blocks
-    that run together share data: domain (4, 10) in groups of 4 begins (0, 0) (0, 1) (0, 2) (0, 3) (1, 0). Binds one index a dimension.
+    Block `index` of `wave_size` takes the tiles index, index + wave_size and so on. The last coordinate is walked in
+    groups of `group_size` (at most its extent), all leading coordinates for each group, so that blocks that run
+    together share data: domain (4, 10) in groups of 4 begins (0, 0) (0, 1) (0, 2) (0, 3) (1, 0). Binds one index a
+    dimension.
 
     Raises:
         LoopArgumentError: an empty domain, or a size that is no integer.
