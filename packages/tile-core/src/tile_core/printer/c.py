@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from tile_core.ir.launch import Launch
     from tile_core.printer.printer import Printer
 
+ANNOTATIONS = frozenset(
+    f"tile.{name}" for name in ("assume", "layout", "restrict", "safe_value", "swizzle", "ws_pipeline_depth")
+)
+"""Attributes that have done their work before printing, or that change no result."""
+
 _KEYWORDS = """
 alignas alignof auto bool break case char const constexpr continue default do double else enum extern false float for
 goto if inline int long main nullptr register restrict return short signed sizeof static static_assert struct switch
@@ -49,6 +54,17 @@ _FLOATS: Mapping[str, Mapping[str, str]] = {
     "one": {"float32": "1.0f", "float64": "1.0"},
     "sqrt": {"float32": "sqrtf", "float64": "sqrt"},
     "exp": {"float32": "expf", "float64": "exp"},
+}
+# The meanings of `ops/scalar.py`: `max` propagates NaN, `maxnum` ignores it.
+_PICK = "{{inline}} {{type}} {{name}}({{type}} a, {{type}} b) {{{{\n  return {condition} ? a : b;\n}}}}"
+EXTREMES = {
+    f"tile.{name}": Helper(name, _PICK.format(condition=condition))
+    for name, condition in {
+        "max": "a > b || a != a",
+        "min": "a < b || a != a",
+        "maxnum": "a > b || b != b",
+        "minnum": "a < b || b != b",
+    }.items()
 }
 RSQRT = Helper(
     "rsqrt",
@@ -86,6 +102,7 @@ C = Language(
     suffixes={"float32": "f", "uint32": "u", "int64": "ll", "uint64": "ull"},
     scopes={"local": "", "local.var": "", "local.fragment": "", "shared": "", "shared.dyn": ""},
     loops={int(kind): "" for kind in S.ForKind if kind != S.ForKind.THREAD_BINDING},
+    attributes=ANNOTATIONS,
     expressions=EXPRESSIONS,
     statements=STATEMENTS,
     calls={
@@ -100,6 +117,10 @@ C = Language(
         "tirx.isnan": Function({"float32": "isnan", "float64": "isnan"}),
         "tirx.isinf": Function({"float32": "isinf", "float64": "isinf"}),
         "tirx.isfinite": Function({"float32": "isfinite", "float64": "isfinite"}),
+        **EXTREMES,
+        "tile.round": math_function("round"),
+        "tile.fmod": math_function("fmod"),
+        "tile.fma": math_function("fma"),
         "prim.if_then_else": if_then_else,
         "prim.likely": likely,
         "tirx.address_of": address_of,

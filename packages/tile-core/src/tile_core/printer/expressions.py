@@ -32,8 +32,8 @@ FLOORMOD = Helper(
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }}""",
 )
-MIN = Helper("min", "{inline} {type} {name}({type} a, {type} b) {{\n  return a < b ? a : b;\n}}")
-MAX = Helper("max", "{inline} {type} {name}({type} a, {type} b) {{\n  return a > b ? a : b;\n}}")
+MIN = Helper("least", "{inline} {type} {name}({type} a, {type} b) {{\n  return a < b ? a : b;\n}}")
+MAX = Helper("greatest", "{inline} {type} {name}({type} a, {type} b) {{\n  return a > b ? a : b;\n}}")
 
 HELPERS = (FLOORDIV, FLOORMOD, MIN, MAX)
 
@@ -56,6 +56,19 @@ def _infix(operator: Infix, *, wraps: bool = False) -> ExprHandler:
         _require_scalar(printer, node)
         code = operator.join(printer.expr(node.a), printer.expr(node.b))
         return printer.narrowed(code, node) if wraps else code
+
+    return handler
+
+
+def _short_circuit(operator: Infix) -> ExprHandler:
+    """`&&` or `||`: the right side may not be evaluated."""
+
+    def handler(printer: Printer, node: Node) -> Code:
+        _require_scalar(printer, node)
+        left = printer.expr(node.a)
+        with printer.conditional():
+            right = printer.expr(node.b)
+        return operator.join(left, right)
 
     return handler
 
@@ -86,7 +99,8 @@ def _floor(helper: Helper, operator: Infix) -> ExprHandler:
         left, right = printer.expr(node.a), printer.expr(node.b)
         if printer.nonnegative(node.a) and printer.nonnegative(node.b):
             return operator.join(left, right)
-        return printer.narrowed(call(printer.helper(helper, node), left, right), node)
+        name = printer.helper(helper, printer.computed_in(printer.dtype(node)), node)
+        return printer.narrowed(call(name, left, right), node)
 
     return handler
 
@@ -98,8 +112,8 @@ def _extreme(helper: Helper) -> ExprHandler:
         _require_scalar(printer, node)
         if _is_float(printer, node):
             raise printer.unprintable(f"{printer.describe(node)}, whose result for NaN is not defined", node)
-        code = call(printer.helper(helper, node), printer.expr(node.a), printer.expr(node.b))
-        return printer.narrowed(code, node)
+        name = printer.helper(helper, printer.computed_in(printer.dtype(node)), node)
+        return printer.narrowed(call(name, printer.expr(node.a), printer.expr(node.b)), node)
 
     return handler
 
@@ -124,7 +138,15 @@ def _select(printer: Printer, node: Node) -> Code:
 def if_then_else(printer: Printer, node: Node) -> Code:
     """The call that evaluates only the chosen side."""
     _require_scalar(printer, node)
-    return conditional(*map(printer.expr, node.args))
+    condition, true, false = node.args
+    first = printer.expr(condition)
+    with printer.conditional():
+        return conditional(first, printer.expr(true), printer.expr(false))
+
+
+def _let(printer: Printer, node: Node) -> Code:
+    printer.let(node.var, node.value)
+    return printer.expr(node.body)
 
 
 def _cast(printer: Printer, node: Node) -> Code:
@@ -169,7 +191,7 @@ def _not_finite(printer: Printer, value: float, dtype: str, node: Node) -> Code:
 
 
 def _variable(printer: Printer, node: Node) -> Code:
-    return Code(printer.name(node))
+    return printer.variable(node)
 
 
 def _load(printer: Printer, node: Node) -> Code:
@@ -245,7 +267,7 @@ def _is_wide(buffer: Node) -> bool:
 
 
 def _call(printer: Printer, node: Node) -> Code:
-    if getattr(getattr(node.ty, "dtype", None), "lanes", 1) != 1:
+    if getattr(getattr(node.ty, "dtype", None), "lanes", 1) > 1:
         raise printer.unprintable(printer.describe(node), node)
     return printer.call(node)
 
@@ -291,10 +313,11 @@ EXPRESSIONS: Mapping[type, Callable[[Printer, Node], Code]] = MappingProxyType(
         P.LE: _infix(precedence.LESS_EQUAL),
         P.GT: _infix(precedence.GREATER),
         P.GE: _infix(precedence.GREATER_EQUAL),
-        P.And: _infix(precedence.AND),
-        P.Or: _infix(precedence.OR),
+        P.And: _short_circuit(precedence.AND),
+        P.Or: _short_circuit(precedence.OR),
         P.Not: _not,
         P.Select: _select,
         P.Cast: _cast,
+        P.Let: _let,
     }
 )

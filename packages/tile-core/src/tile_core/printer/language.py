@@ -50,7 +50,8 @@ class Helper:
 
     def __call__(self, printer: Printer, node: Node) -> Code:
         """The call as text; its definition joins the source."""
-        return printer.narrowed(call(printer.helper(self, node), *map(printer.expr, node.args)), node)
+        dtype = printer.computed_in(printer.dtype(node.args[0]))
+        return printer.narrowed(call(printer.helper(self, dtype, node), *map(printer.expr, node.args)), node)
 
     def define(self, name: str, dtype: str, language: Language) -> str | None:
         """The definition for `dtype`, `None` where the helper has no form for it."""

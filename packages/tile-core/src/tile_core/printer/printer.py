@@ -6,9 +6,9 @@ handler in its tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
@@ -26,6 +26,7 @@ from tile_core.printer.names import Names, legal
 from tile_core.printer.precedence import Code, cast
 
 INDENT = "  "
+EFFECT = "TCallEffectKind"
 PROMOTED = frozenset({"bool", "int8", "int16", "uint8", "uint16"})
 """The dtypes that C computes in `int`: an operation on them may leave their range."""
 
@@ -52,8 +53,23 @@ class PrintedFunction:
     """
 
     name: str
-    source: str
     parameters: tuple[Parameter, ...]
+    definition: str
+    header: tuple[str, ...] = ()
+    helpers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The function as a source of its own."""
+        return source_of([self])
+
+
+def source_of(functions: Sequence[PrintedFunction]) -> str:
+    """One source of several functions: headers and helpers once each."""
+    header = dict.fromkeys(line for function in functions for line in function.header)
+    helpers = {name: text for function in functions for name, text in function.helpers.items()}
+    parts = [*header, "", *helpers.values(), *(function.definition for function in functions)]
+    return "\n".join(parts).lstrip("\n") + "\n"
 
 
 def print_function(
@@ -84,6 +100,8 @@ class Printer:
         self._span: ir.Span | None = None
         self._noted: tuple[str, int] | None = None
         self._written: frozenset[Node] = frozenset()
+        self._inlined: dict[Node, Code] = {}
+        self._conditional = 0
 
     # -- the function ------------------------------------------------------------------------------------------------
 
@@ -97,12 +115,13 @@ class Printer:
         parameters = tuple(p for p in declared if p.kind in ("buffer", "scalar") or self.names.is_used(p.name))
         declarations = ", ".join(self._declaration(func, parameter) for parameter in parameters)
         head = self.language.function.format(name=name, parameters=declarations)
-        parts = [*self.language.header, "", *self._helpers.values(), f"{head} {{", *self._lines, "}"]
-        return PrintedFunction(name, "\n".join(parts).lstrip("\n") + "\n", parameters)
+        definition = "\n".join([f"{head} {{", *self._lines, "}"])
+        return PrintedFunction(name, parameters, definition, self.language.header, dict(self._helpers))
 
     def _function_name(self, func: tirx.PrimFunc) -> str:
         symbol = None if func.attrs is None else func.attrs.get("global_symbol")
-        return self.names.declare(func, legal("main" if symbol is None else str(symbol), "kernel"))
+        # The suffix keeps the kernel apart from its host entry, and from names that C reserves, such as `main`.
+        return self.names.declare(func, f"{legal('main' if symbol is None else str(symbol))}_kernel")
 
     def _parameters(self, func: tirx.PrimFunc) -> list[Parameter]:
         found: list[Parameter] = []
@@ -127,6 +146,8 @@ class Printer:
                     yield Parameter(self.names.declare(var, str(var.name)), dtype, kind, position, axis)
 
     def _declaration(self, func: tirx.PrimFunc, parameter: Parameter) -> str:
+        if parameter.dtype not in self.language.types:
+            raise self.unprintable(f"the dtype {parameter.dtype} of parameter {parameter.name}")
         type_name = self.type_name(parameter.dtype)
         if parameter.kind != "buffer":
             return f"{type_name} {parameter.name}"
@@ -202,6 +223,33 @@ class Printer:
             raise self.unprintable(self.describe(node), node)
         return handler(self, node)
 
+    @contextmanager
+    def conditional(self) -> Iterator[None]:
+        """Around what may not be evaluated, or more than once: a branch, the right side of `&&`, a loop's condition."""
+        self._conditional += 1
+        try:
+            yield
+        finally:
+            self._conditional -= 1
+
+    def let(self, var: Node, value: Node) -> None:
+        """Give `var` its value for the rest of an expression.
+
+        It becomes a variable before the statement. Where the expression is conditional, evaluating its value early
+        could read out of bounds, so it stands for the text of its value there: expressions are pure.
+        """
+        code = self.expr(value)
+        if self._conditional:
+            self._inlined[var] = code
+            return
+        type_name = self.type_name(self.dtype(var), value)
+        name = self.names.declare(var, str(var.name))
+        self.line(f"{self.language.const}{type_name} {name} = {code.text};")
+
+    def variable(self, var: Node) -> Code:
+        """A variable in scope, as an expression."""
+        return self._inlined[var] if var in self._inlined else Code(self.name(var))
+
     def call(self, node: Node) -> Code:
         """A call, by the table of operations."""
         handler = self.language.calls.get(str(node.op.name)) if isinstance(node.op, ir.Op) else None
@@ -228,10 +276,8 @@ class Printer:
             raise self.unprintable(f"the variable {var.name}, which nothing in scope defines", var)
         return name
 
-    def helper(self, helper: Helper, node: Node) -> str:
-        """The name of a helper for the dtype of `node`'s first operand; its definition joins the source."""
-        first = node.args[0] if isinstance(node, ir.Call) else node.a
-        dtype = self.computed_in(self.dtype(first))
+    def helper(self, helper: Helper, dtype: str, node: Node) -> str:
+        """The name of a helper for `dtype`; its definition joins the source. `node` is what needs it, for messages."""
         name = f"{helper.name}_{dtype}"
         if name not in self._helpers:
             self.type_name(dtype, node)
@@ -283,10 +329,23 @@ def _written(body: Node) -> Iterator[Node]:
     """The buffers that a body may store to: stored to, or handed to a call that could."""
     for store in visit.collect(body, S.BufferStore):
         yield store.buffer
-    for call in visit.collect(body, ir.Call):
+    for call in _effectful_calls(body):
         for argument in call.args:
             yield from (argument.source,) if isinstance(argument, ir.TensorLoad) and _takes_address(call) else ()
             yield from (argument,) if isinstance(argument, ir.Var) and isinstance(argument.ty, tirx.BufferType) else ()
+
+
+def _effectful_calls(body: Node) -> list[Node]:
+    """The calls under `body` but those inside of a pure one, which at most looks at an address."""
+    pure = tirx.CallEffectKind.Pure.value
+    inside = {
+        id(inner)
+        for call in visit.collect(body, ir.Call)
+        if isinstance(call.op, ir.Op) and call.op.has_attr(EFFECT) and call.op.get_attr(EFFECT) == pure
+        for argument in call.args
+        for inner in visit.collect(argument, ir.Call)
+    }
+    return [call for call in visit.collect(body, ir.Call) if id(call) not in inside]
 
 
 def _takes_address(call: Node) -> bool:

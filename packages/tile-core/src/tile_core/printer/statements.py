@@ -109,7 +109,9 @@ def _stop(printer: Printer, var: Node, stop: Node) -> Code:
 
 
 def _while(printer: Printer, node: Node) -> None:
-    with printer.block(f"while ({printer.expr(node.condition).text})"):
+    with printer.conditional():
+        condition = printer.expr(node.condition)
+    with printer.block(f"while ({condition.text})"):
         printer.stmt(node.body)
 
 
@@ -120,7 +122,9 @@ def _if(printer: Printer, node: Node) -> None:
     printer.close()
     other = node.else_case
     while isinstance(other, S.IfThenElse):
-        printer.reopen(f"else if ({printer.expr(other.condition).text})")
+        with printer.conditional():
+            condition = printer.expr(other.condition)
+        printer.reopen(f"else if ({condition.text})")
         with printer.indented():
             printer.stmt(other.then_case)
         printer.close()

@@ -65,7 +65,7 @@ def a_tile_at_an_unaligned_column(run: Run) -> None:
     run.equal(b, expected)
 
 
-@TABLE(case="C5")
+@TABLE(case="C5", needs=("float16",))
 def any_number_of_threads_copies_a_tile(run: Run) -> None:
     for threads in (2, 3, 17, 31):
 

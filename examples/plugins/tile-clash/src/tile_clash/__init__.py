@@ -1,0 +1,1 @@
+"""A plugin that claims another one's name."""
