@@ -41,6 +41,17 @@ class Environment:
         if not Path(self.python).exists():
             session.run(sys.executable, "-m", "virtualenv", "--quiet", str(self.path), external=True)
 
+    @property
+    def packages(self) -> Path:
+        """Where this environment's packages are."""
+        return next(self.path.glob("lib/python*/site-packages"), self.path / "Lib" / "site-packages")
+
+    def sees(self, other: Environment) -> Environment:
+        """Make what is installed in `other` importable here, as if it were installed here."""
+        line = f"import site; site.addsitedir({str(other.packages)!r})\n"
+        (self.packages / "shared.pth").write_text(line, encoding="utf-8")
+        return self
+
     def pip(self, *arguments: str) -> None:
         """`pip install` in this environment."""
         self.session.run(self.python, "-m", "pip", "install", "--quiet", *arguments, external=True)
@@ -109,9 +120,9 @@ for _package in PACKAGES:
 
 @nox.session(name="plugin-toy", default=False)
 def plugin_toy(session: nox.Session) -> None:
-    """Test the example plugin in an environment of its own; its tests install the broken and the clashing one."""
-    environment = Environment(session, "plugin-toy").group("test")
-    environment.pip("--no-build-isolation", "--no-deps", "-e", "examples/plugins/tile-toy")
+    """Test the example plugin, installed in an environment of its own, with a broken and a clashing one beside it."""
+    environment = Environment(session, "plugin-toy").sees(Environment(session).group("test"))
+    environment.pip("--no-build-isolation", "--no-deps", "--force-reinstall", "examples/plugins/tile-toy")
     environment.run("-m", "pytest", "examples/plugins", *session.posargs)
 
 
