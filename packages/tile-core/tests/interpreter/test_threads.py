@@ -10,6 +10,7 @@ from tvm import ir
 import tile_core.language as T
 from tile_core.errors import BarrierMisuseError, DataRaceError, DivergentCollectiveError, NoReferenceMeaningError
 from tile_core.frontend.builder import current_builder
+from tile_core.language import threads
 
 N = 64
 
@@ -195,3 +196,130 @@ def test_a_print_in_a_thread_program(interpret, capsys):
 
     interpret(program, torch.arange(4, dtype=torch.int32) * 10)
     assert capsys.readouterr().out.splitlines() == ["value: A = 20", "value: A = 30"]
+
+
+def exchange_program(function, dtype="int32", count=64):
+    @T.prim_func
+    def program(Out: T.Tensor((count,), dtype)):
+        with T.Kernel(1, threads=count):
+            tx = T.get_thread_binding(0)
+            value = function(tx)
+            Out[tx] = value
+
+    return program
+
+
+def lanes(function, count=64):
+    """What `function(lane, read)` gives for each thread, where `read(lane)` is the value of that lane of its warp."""
+    found = []
+    for thread in range(count):
+        warp, lane = thread // 32 * 32, thread % 32
+        found.append(function(lane, lambda source, warp=warp: (warp + source) * 3))
+    return found
+
+
+@pytest.mark.parametrize("width", [32, 8])
+@pytest.mark.parametrize("delta", [1, 5])
+def test_shuffles(interpret, width, delta):
+    def up(lane, read):
+        return read(lane - delta if lane % width >= delta else lane)
+
+    def down(lane, read):
+        return read(lane + delta if lane % width + delta < width else lane)
+
+    def xor(lane, read):
+        return read(lane ^ delta if lane ^ delta <= lane // width * width + width - 1 else lane)
+
+    def broadcast(lane, read):
+        return read(lane // width * width + delta % width)
+
+    cases = {
+        threads.shfl_up: up,
+        threads.shfl_down: down,
+        threads.shfl_xor: xor,
+        threads.shfl_sync: broadcast,
+    }
+    for function, expected in cases.items():
+        out = torch.zeros(64, dtype=torch.int32)
+        interpret(exchange_program(lambda tx, f=function: f(tx * 3, delta, width)), out)
+        assert out.tolist() == lanes(expected), function.__name__
+
+
+def test_votes_and_reductions(interpret):
+    cases = [
+        (lambda tx: threads.any_sync(tx == 40), "bool", [0] * 32 + [1] * 32),
+        (lambda tx: threads.all_sync(tx < 32), "bool", [1] * 32 + [0] * 32),
+        (lambda tx: threads.ballot(tx % 32 < 2), "uint64", [3] * 64),
+        (lambda tx: threads.activemask(), "uint64", [2**32 - 1] * 64),
+        (lambda tx: threads.warp_reduce_sum(tx), "int32", [496] * 32 + [1520] * 32),
+        (lambda tx: threads.warp_reduce_max(tx), "int32", [31] * 32 + [63] * 32),
+        (lambda tx: threads.warp_reduce_bitor(tx), "int32", [31] * 32 + [63] * 32),
+        (lambda tx: threads.syncthreads_count(tx < 50), "int32", [50] * 64),
+        (lambda tx: threads.syncthreads_and(tx < 50), "bool", [0] * 64),
+        (lambda tx: threads.syncthreads_or(tx == 63), "bool", [1] * 64),
+    ]
+    for function, dtype, expected in cases:
+        out = torch.zeros(64, dtype=getattr(torch, dtype))
+        interpret(exchange_program(function, dtype), out)
+        assert out.tolist() == expected
+
+
+def test_a_butterfly_sum(interpret):
+    @T.prim_func
+    def program(A: T.Tensor((64,), "float32"), Out: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding(0)
+            total = T.alloc_var("float32", init=A[tx])
+            for step in T.unroll(5):
+                total += threads.shfl_xor(total, 16 >> step)
+            Out[tx] = total
+
+    A, out = torch.randn(64), torch.zeros(64)
+    interpret(program, A, out)
+    torch.testing.assert_close(out, A.view(2, 32).sum(1).repeat_interleave(32), rtol=1e-5, atol=1e-5)
+
+
+def test_reading_a_thread_that_takes_no_part(interpret):
+    @T.prim_func
+    def program(Out: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding(0)
+            if tx < 16:
+                value = threads.shfl_down(tx, 1)
+                Out[tx] = value
+
+    with pytest.raises(BarrierMisuseError, match="thread 15 reads the value of thread 16, which takes no part"):
+        interpret(program, torch.zeros(32, dtype=torch.int32))
+
+
+@pytest.mark.parametrize(("count", "fails"), [(None, True), (16, False), (20, True)])
+def test_named_barriers_count_their_threads(interpret, count, fails):
+    @T.prim_func
+    def program(Out: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding(0)
+            if tx < 16:
+                threads.sync_threads(1, count)
+            Out[tx] = tx
+
+    out = torch.zeros(32, dtype=torch.int32)
+    if fails:
+        with pytest.raises(BarrierMisuseError, match="16 of 32"):
+            interpret(program, out)
+    else:
+        interpret(program, out)
+        assert out.tolist() == list(range(32))
+
+
+def test_a_barrier_without_thread_indices_does_nothing(interpret):
+    @T.prim_func
+    def program(Out: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=32) as bx:
+            if bx == 0:
+                threads.sync_threads()
+                threads.sync_warp()
+            Out[0] = 7
+
+    out = torch.zeros(1, dtype=torch.int32)
+    interpret(program, out)
+    assert out.item() == 7

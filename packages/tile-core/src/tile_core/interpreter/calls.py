@@ -12,10 +12,12 @@ from tile_core.dtypes import casts
 from tile_core.errors.interpreter import BarrierMisuseError
 from tile_core.interpreter import access, arithmetic, intrinsics
 from tile_core.interpreter.arithmetic import Value
+from tile_core.interpreter.barriers import block_problem
 from tile_core.interpreter.evaluate import Evaluator, choose, compile_expr, dtype_of, no_meaning
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
+from tile_core.interpreter.warps import compile_exchange, is_exchange
 from tile_core.ops.atomic import KINDS
 from tile_core.ops.scalar import CAST, SCALARS
 
@@ -29,6 +31,8 @@ def compile_call(call: ir.Call, scope: Scope) -> Evaluator:
     name = str(getattr(call.op, "name", call.op))
     if name in _SPECIAL:
         return _SPECIAL[name](call, scope)
+    if is_exchange(name):
+        return compile_exchange(call, scope)
     function = _function(name, call)
     if function is None:
         raise no_meaning(f"the operator {name}", scope.span)
@@ -63,14 +67,15 @@ def _reinterpret(call: ir.Call, scope: Scope) -> Evaluator:
 
 
 def _barrier(call: ir.Call, scope: Scope) -> Evaluator:
-    """A barrier of the block: statements run in lockstep, so only its use is checked."""
+    """TVM's own barrier of the block."""
+    del call
     place, span = scope.place, scope.span
 
     def evaluate(state: State) -> Value:
-        if state.mask is not None and not state.mask.all():
-            arrived = int(state.mask.sum())
+        problem = block_problem(state)
+        if problem:
             raise BarrierMisuseError(
-                f"a barrier of the block is reached by {arrived} of {state.space.size} threads{place.describe(state)}",
+                f"{problem}{place.describe(state)}",
                 remedy="move the barrier out of the condition on the thread index",
                 span=span,
             )
@@ -189,4 +194,4 @@ _SPECIAL: dict[str, Callable[[ir.Call, Scope], Evaluator]] = {
 def is_expression(call: ir.Call) -> bool:
     """Whether a call in statement position is an expression that is evaluated for its effect, not a tile op."""
     name = str(getattr(call.op, "name", call.op))
-    return name in _SPECIAL or name in SCALARS
+    return name in _SPECIAL or name in SCALARS or is_exchange(name)

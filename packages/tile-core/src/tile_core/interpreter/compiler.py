@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tile_core.interpreter.launch import tells_threads_apart
 from tile_core.interpreter.options import read_options
 from tile_core.interpreter.program import Program
 from tile_core.interpreter.target import capabilities
@@ -32,7 +33,7 @@ def _capabilities(program: tirx.PrimFunc, request: CompileRequest) -> Capabiliti
     """What the program may use. One that tells no threads apart may do all that a target without threads allows."""
     found = capabilities(request.target)
     used = set(collect(program.body, ir.Var))
-    threads = any(var in used for nest in launches(program.body) for var in from_stmt(nest).thread_vars)
+    threads = any(tells_threads_apart(from_stmt(nest), used) for nest in launches(program.body))
     return found if threads else replace(found, threads=False, max_threads=1, warp_size=1)
 
 

@@ -12,6 +12,7 @@ from tile_core.targets.target import Capabilities, Target
 
 KIND = "interpret"
 VECTOR_BYTES = 16
+WARP_SIZE = 32
 SHARED_BYTES = 64 << 20
 """Far more than hardware has; it only keeps a mistake in a shape from filling the machine's memory."""
 
@@ -42,7 +43,7 @@ def capabilities(target: Target) -> Capabilities:
     return Capabilities(
         threads=True,
         max_threads=1024,
-        warp_size=32,
+        warp_size=WARP_SIZE,
         vector_bytes=VECTOR_BYTES,
         shared_bytes=SHARED_BYTES,
         dtypes=scalars,

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm.tirx import stmt as S
 
+from tile_core.interpreter.barriers import BARRIERS, compile_barrier
 from tile_core.interpreter.collective import together
 from tile_core.interpreter.evaluate import compile_expr, no_meaning
 from tile_core.interpreter.lanes import one_by_one
@@ -32,6 +33,8 @@ def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
     if op_name(stmt) not in OPS:
         raise no_meaning(f"the tile operation {op_name(stmt)}", scope.span)
     call = view(stmt, OPS)
+    if call.op in BARRIERS:
+        return compile_barrier(call, scope)
     if scope.parallel or (scope.threads and _only_values(call)):
         return one_by_one(_compile(call, replace(scope, vector=False, parallel=False, threads=False)))
     if scope.threads:
