@@ -42,6 +42,12 @@ def _erf_of(x: Value) -> Value:
     return _erf(x).astype(np.asarray(x).dtype)
 
 
+def _pow(x: Value, y: Value) -> Value:
+    # Where one exponent serves all elements and is 0.5, numpy takes the square root: NaN for -inf, -0 for -0.
+    root = (np.asarray(y) == 0.5) & (np.isneginf(x) | (np.asarray(x) == 0))
+    return np.where(root, np.abs(x), np.power(x, y)).astype(np.asarray(x).dtype)
+
+
 def _ldexp(x: Value, exponent: Value) -> Value:
     return np.ldexp(x, np.asarray(exponent).astype(np.int64))
 
@@ -72,7 +78,7 @@ FLOAT_FUNCTIONS: Mapping[str, Function] = {
     "log1p": np.log1p,
     "log2": np.log2,
     "nearbyint": np.rint,
-    "pow": np.power,
+    "pow": _pow,
     "round": _round_half_away,
     "rsqrt": _rsqrt,
     "sigmoid": _sigmoid,

@@ -1,6 +1,6 @@
 """Exchanges between the threads of a block or warp, on arrays with one entry a thread.
 
-A warp is `WARP_SIZE` consecutive threads. A thread that takes no part (it is under a condition that does not hold for it) has no
+A warp is `WARP_SIZE` consecutive threads. A thread that takes no part, because a condition does not hold for it, has no
 value to give: reading from it is undefined on hardware and refused here.
 """
 
@@ -82,11 +82,11 @@ def _shuffle(name: str, values: list[Array], active: Array) -> tuple[str, Array]
     first = lane - lane % width
     last = first + width - 1
     source = {
-        "shfl_sync": lambda: first + operand % width,
-        "shfl_xor": lambda: lane ^ operand,
-        "shfl_up": lambda: lane - operand,
-        "shfl_down": lambda: lane + operand,
-    }[name]()
+        "shfl_sync": first + operand % width,
+        "shfl_xor": lane ^ operand,
+        "shfl_up": lane - operand,
+        "shfl_down": lane + operand,
+    }[name]
     # The lower end binds only `up`: the others may reach into the groups below, as the hardware's do.
     own = (source > last) | (source < (first if name == "shfl_up" else 0))
     giver = np.where(own, threads, threads - lane + source)
