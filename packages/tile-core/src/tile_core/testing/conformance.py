@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tile_core.jit.artifact import Execution
 from tile_core.testing.program import Program
 from tile_core.testing.programs import PROGRAMS
 from tile_core.testing.run import Run
@@ -26,7 +27,7 @@ class BackendConformance:
     ALL: ClassVar[frozenset[str]] = frozenset(need for program in PROGRAMS for need in program.needs)
 
     target: ClassVar[Any] = None
-    execution: ClassVar[str] = "native"
+    execution: ClassVar[Execution] = "native"
     device: ClassVar[str] = "cpu"
     supports: ClassVar[frozenset[str]] = ALL
     expected_failures: ClassVar[dict[str, str]] = {}

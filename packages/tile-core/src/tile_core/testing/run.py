@@ -18,6 +18,7 @@ import torch
 import tile_core as tl
 from tile_core import errors
 from tile_core.dtypes import DType, as_dtype
+from tile_core.jit.artifact import Execution
 
 POISON_BYTE = 0xA5
 
@@ -28,7 +29,7 @@ class Run:
 
     target: Any
     program: str
-    execution: str = "native"
+    execution: Execution = "native"
     device: str = "cpu"
     pass_configs: dict[str, Any] = field(default_factory=dict)
 
