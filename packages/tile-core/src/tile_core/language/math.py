@@ -14,6 +14,7 @@ from tvm import ir, tirx
 from tile_core.errors.ops import OpArgumentError, OpDTypeError
 from tile_core.frontend import arith
 from tile_core.frontend.values import Expr
+from tile_core.ir.regions import constant
 from tile_core.language._scalars import WIDE, common, computed_in, float_call, float_test, require
 from tile_core.ops.scalar import SCALARS, is_nan
 
@@ -255,7 +256,12 @@ def _extreme(name: str, node: Node, logical: Node, a: Any, b: Any) -> Expr:
     dtype = arith.dtype_of(x)
     if dtype.is_float:
         return float_call(_scalar(name), a, b)
-    return Expr(logical(x, y) if dtype.is_bool else node(x, y))
+    if dtype.is_bool:
+        return Expr(logical(x, y))
+    left, right = constant(x), constant(y)
+    if left is not None and right is not None:
+        return Expr(y if (left < right) is (node is tirx.Max) else x)
+    return Expr(node(x, y))
 
 
 def max(a: Any, b: Any) -> Expr:

@@ -47,9 +47,7 @@ def table() -> Mapping[str, Mapping[str, Any]]:
     import yaml
 
     text = resources.files(__name__).joinpath("api.yaml").read_text(encoding="utf-8")
-    names: Mapping[str, Mapping[str, Any]] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))[
-        "names"
-    ]
+    names: Mapping[str, Mapping[str, Any]] = yaml.safe_load(text)["names"]
     return names
 
 
