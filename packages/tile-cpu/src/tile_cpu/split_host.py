@@ -4,8 +4,8 @@
                                        into an array of 8-byte cells and calls `tile_launch_<k>`
     blocks  int <name>_blocks_<k>(void *cells, int64 begin, int64 end)      runs the blocks [begin, end)
 
-The first cell belongs to the blocks: an assertion that fails leaves its number there and ends the range of blocks. The host raises the
-error, because a worker thread's error would not reach the caller.
+The first cell belongs to the blocks: an assertion that fails leaves its number there and ends the range of blocks. The
+host raises the error, because a worker thread's error would not reach the caller.
 
 `tile_launch_<k>` is imported LLVM IR: it hands the blocks' function to the pool that the runtime stored in the
 module, or calls it directly when there is no pool or only one block. TVM's own parallel loops are not used: they
@@ -128,9 +128,7 @@ def _captured(loop: S.For) -> list[ir.Var]:
     return list(found)
 
 
-def _blocks(
-    symbol: str, loop: S.For, captured: Sequence[ir.Var], assertions: list[S.AssertStmt]
-) -> tirx.PrimFunc:
+def _blocks(symbol: str, loop: S.For, captured: Sequence[ir.Var], assertions: list[S.AssertStmt]) -> tirx.PrimFunc:
     cells = tirx.Var("cells", "handle")
     begin, end = tirx.Var("begin", "int64"), tirx.Var("end", "int64")
     names = [_unpack(cells, position, var) for position, var in enumerate(captured, 1)]
@@ -177,7 +175,9 @@ def _launch(index: int, loop: S.For, captured: Sequence[ir.Var], assertions: Seq
             S.Evaluate(tirx.tvm_struct_set(cells, 0, CELL_VALUE, passed)),
             *(_pack(cells, position, var) for position, var in enumerate(captured, 1)),
             S.Bind(status, call),
-            S.AssertStmt(tirx.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("MemoryError"), [ir.StringImm(_FAILED)]),
+            S.AssertStmt(
+                tirx.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("MemoryError"), [ir.StringImm(_FAILED)]
+            ),
             S.Bind(failed, tirx.tvm_struct_get(cells, 0, CELL_VALUE, "int64")),
             *(_raised(failed, number, stmt) for number, stmt in enumerate(assertions, 1)),
         ],

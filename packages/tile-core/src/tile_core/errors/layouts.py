@@ -10,8 +10,8 @@ __all__ = ["DivergentBarrierError", "LayoutError"]
 class LayoutError(TileError, ValueError):
     """A layout is not usable: it is not injective, leaves its range, or cannot be inverted.
 
-    A layout must give every element a place of its own with non-negative coordinates. Change the index function so that no
-    two logical indices map to one place, or enlarge the range that it maps to.
+    A layout must give every element a place of its own with non-negative coordinates. Change the index function so that
+    no two logical indices map to one place, or enlarge the range that it maps to.
     """
 
     code = "TILE-E0601"
@@ -20,8 +20,8 @@ class LayoutError(TileError, ValueError):
 class DivergentBarrierError(TileError, ValueError):
     """Threads of a block would have to wait for each other inside of a branch that not all of them take.
 
-    A tile operation on shared memory, or two that depend on each other, stand under a condition on the thread index (or on
-    a value that differs between threads). A barrier there never completes. Move the operations out of the branch, or
+    A tile operation on shared memory, or two that depend on each other, stand under a condition on the thread index (or
+    on a value that differs between threads). A barrier there never completes. Move the operations out of the branch, or
     branch on a value that is the same for the whole block.
     """
 

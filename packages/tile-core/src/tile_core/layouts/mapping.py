@@ -1,8 +1,8 @@
 """How threads run the iterations of a parallel loop nest: the form of a layout that code is generated from.
 
-A mapping answers, for a thread and its own step counters, which iterations it runs and in which registers their elements
-sit. `fragment()` is the same statement the other way round (element to thread and register), tabulated, against which the
-generated form is tested.
+A mapping answers, for a thread and its own step counters, which iterations it runs and in which registers their
+elements sit. `fragment()` is the same statement the other way round (element to thread and register), tabulated,
+against which the generated form is tested.
 """
 
 from __future__ import annotations

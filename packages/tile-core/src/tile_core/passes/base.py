@@ -13,8 +13,8 @@ from tvm import tirx
 class PassContext:
     """What passes may ask and where they leave facts.
 
-    `report` holds what `JITKernel.report()` shows, JSON values only. `state` is what a pass decides for a later one and the
-    IR has no place for, under the deciding pass's name.
+    `report` holds what `JITKernel.report()` shows, JSON values only. `state` is what a pass decides for a later one and
+    the IR has no place for, under the deciding pass's name.
     """
 
     target: Any

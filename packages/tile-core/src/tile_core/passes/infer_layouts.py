@@ -1,8 +1,8 @@
 """Decide which thread runs which iteration of every parallel nest, and where every fragment lives.
 
 Nests and fragments that touch each other must agree, axis by axis. An access that reads a fragment at a nest's own loop
-variables ties the fragment's axes to the nest's; a reduction ties what it keeps. Tied axes form one class, and a connected
-group of nests and fragments gets one assignment of threads to its classes:
+variables ties the fragment's axes to the nest's; a reduction ties what it keeps. Tied axes form one class, and a
+connected group of nests and fragments gets one assignment of threads to its classes:
 
 * a group without reductions whose members all have the same axes is mapped flat: vectors dealt to the threads in turn;
 * any other group is mapped axis by axis, so that a row's threads are neighbours (one warp where it is long enough) and
@@ -54,8 +54,8 @@ class NestPlan(Placement):
 class Plan:
     """What was decided for one function.
 
-    `nests`: by outermost loop variable. `fragments`: those in registers; `groups`: the threads of their groups, where they
-    are mapped axis by axis. `shared`: fragments that live in shared memory.
+    `nests`: by outermost loop variable. `fragments`: those in registers; `groups`: the threads of their groups, where
+    they are mapped axis by axis. `shared`: fragments that live in shared memory.
     """
 
     nests: dict[ir.Var, NestPlan] = field(default_factory=dict)
@@ -164,9 +164,7 @@ class _Settled:
     def record(self, plan: Plan) -> None:
         """Write the decisions."""
         for nest in self._group.nests:
-            plan.nests[nest.variables[0]] = NestPlan(
-                self._mapping(nest), nest.classes, nest.extents, self._spare(nest)
-            )
+            plan.nests[nest.variables[0]] = NestPlan(self._mapping(nest), nest.classes, nest.extents, self._spare(nest))
         for node in self._group.fragments:
             plan.fragments[node.buffer] = Placement(self._mapping(node), node.classes)
             if self._threads is not None:
@@ -227,4 +225,3 @@ def _power_below(value: int) -> int:
 
 def _power_above(value: int) -> int:
     return 1 << (value - 1).bit_length()
-

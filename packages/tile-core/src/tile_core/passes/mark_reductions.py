@@ -1,7 +1,8 @@
 """Keep each reduction's own statement beside its loops.
 
-`lower_tile_ops` turns a reduction into loops that any target can run. Where a tile is spread over threads there is a better
-way, so this pass wraps the statement in an attribute that still says what the loops mean; `partition_loops` chooses.
+`lower_tile_ops` turns a reduction into loops that any target can run. Where a tile is spread over threads there is a
+better way, so this pass wraps the statement in an attribute that still says what the loops mean; `partition_loops`
+chooses.
 """
 
 from __future__ import annotations

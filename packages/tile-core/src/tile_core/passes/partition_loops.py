@@ -1,8 +1,8 @@
 """Give every iteration of every parallel nest to a thread, as `infer_layouts` decided.
 
 What stands outside of nests is executed by every thread, with one exception: a store to shared or global memory that no
-thread index distinguishes is the block's, and one thread makes it. So a program means the same whether its block runs as
-threads or as one sequential program.
+thread index distinguishes is the block's, and one thread makes it. So a program means the same whether its block runs
+as threads or as one sequential program.
 
 Each piece of parallel work is wrapped in the attribute `tile.phase`, inside which no barrier is needed;
 `insert_barriers` works on the pieces and removes the attribute.

@@ -1,10 +1,11 @@
 """Give every shared tile its place in one region of the block's shared memory.
 
-Tiles whose lives do not overlap share bytes. A tile lives from its first to its last access in the order of the program; a
-tile used inside of a loop and allocated outside of it lives for the whole loop. Places are multiples of 128 bytes, so that
-every vector access and bank pattern begins as if the tile were alone.
+Tiles whose lives do not overlap share bytes. A tile lives from its first to its last access in the order of the
+program; a tile used inside of a loop and allocated outside of it lives for the whole loop. Places are multiples of 128
+bytes, so that every vector access and bank pattern begins as if the tile were alone.
 
-Each allocation is annotated `tile.offset`; the launch gets its `shared_bytes`. The report gets `shared_bytes` and the tiles.
+Each allocation is annotated `tile.offset`; the launch gets its `shared_bytes`. The report gets `shared_bytes` and the
+tiles.
 """
 
 from __future__ import annotations

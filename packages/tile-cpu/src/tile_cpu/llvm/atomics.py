@@ -1,7 +1,7 @@
 """Atomic operations on one element as LLVM IR functions.
 
-TVM's code generator has no atomics. An operation that the CPU lacks (floats, max, min) becomes a compare-and-swap loop in LLVM.
-`fmaximum` and `fminimum` propagate NaN, as `T.atomic_max` and `T.atomic_min` do.
+TVM's code generator has no atomics. An operation that the CPU lacks (floats, max, min) becomes a compare-and-swap loop
+in LLVM. `fmaximum` and `fminimum` propagate NaN, as `T.atomic_max` and `T.atomic_min` do.
 """
 
 from __future__ import annotations

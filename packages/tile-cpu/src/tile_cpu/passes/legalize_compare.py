@@ -1,7 +1,7 @@
 """Comparisons that TVM's code generator for LLVM gets wrong, in a form that it gets right.
 
-* It emits an ordered comparison for `a != b` on floats, so that `NaN != 1` would be false: `not (a == b)`. The other comparisons are
-  false for NaN either way, which is right.
+* It emits an ordered comparison for `a != b` on floats, so that `NaN != 1` would be false: `not (a == b)`. The other
+  comparisons are false for NaN either way, which is right.
 * It takes bool for a float and emits an invalid instruction: bool is compared with logic.
 """
 

@@ -1,7 +1,7 @@
 """Define the conversion of a float to an integer that cannot hold it: the nearest bound, and 0 for NaN.
 
-LLVM's conversion is undefined there, and in practice depends on the width of the vector it is compiled for. The rule is that of
-`tile_core.dtypes.casts`.
+LLVM's conversion is undefined there, and in practice depends on the width of the vector it is compiled for. The rule is
+that of `tile_core.dtypes.casts`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compute with bfloat16 and 8-bit floats in float32, and keep their bits in memory.
 
-An expression of a narrow dtype becomes a float32 expression whose value the dtype can hold: every operation is followed by a rounding,
-so that the result is what an operation on the narrow dtype gives. Buffers become buffers of unsigned integers. A value that is only
-moved is not converted at all.
+An expression of a narrow dtype becomes a float32 expression whose value the dtype can hold: every operation is followed
+by a rounding, so that the result is what an operation on the narrow dtype gives. Buffers become buffers of unsigned
+integers. A value that is only moved is not converted at all.
 
 This runs on the functions that `split_host` made, after vectorisation: there, buffers are views of untyped addresses.
 """
@@ -114,7 +114,9 @@ class _Rewriter:
         name = str(call.op.name) if isinstance(call.op, ir.Op) else ""
         handler = _CALLS.get(name)
         narrow = narrow_of(call.ty)
-        involved = narrow is not None or any(narrow_of(argument.ty) or _narrow_buffer(argument) for argument in call.args)
+        involved = narrow is not None or any(
+            narrow_of(argument.ty) or _narrow_buffer(argument) for argument in call.args
+        )
         if not involved:
             return mutator.default_mutate(call)
         if handler is not None:

@@ -1,7 +1,7 @@
 """Write loops with `break` and `continue` without them: TVM's code generator for LLVM has neither.
 
-A loop that contains one of its own becomes a `while` over a counter and a state, 0 while an iteration runs, 1 after `continue`, 2 after
-`break`. Whatever may follow a `break` or `continue` is guarded by state 0.
+A loop that contains one of its own becomes a `while` over a counter and a state, 0 while an iteration runs, 1 after
+`continue`, 2 after `break`. Whatever may follow a `break` or `continue` is guarded by state 0.
 """
 
 from __future__ import annotations
