@@ -309,18 +309,13 @@ def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def adapt(signature: Signature, arguments: Mapping[int, Any]) -> dict[int, Any] | None:
-    """Right arguments in a form that DLPack can carry, or `None` where they are so already.
+def adapt(signature: Signature, arguments: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Right arguments in a form that DLPack can carry: each itself where it is so already.
 
-    numpy scalars become Python numbers; read-only inputs are copied; arrays of a dtype that numpy cannot export
-    (bfloat16, float8) are passed through a torch view of the same memory.
+    Scalars that are no registered numbers become Python numbers; read-only inputs are copied; arrays of a dtype that
+    numpy cannot export (bfloat16, float8) are passed through a torch view of the same memory.
     """
-    adapted = {}
-    for position, value in arguments.items():
-        changed = _adapt(signature.params[position], value)
-        if changed is not value:
-            adapted[position] = changed
-    return {**arguments, **adapted} if adapted else None
+    return tuple(_adapt(signature.params[position], value) for position, value in arguments.items())
 
 
 def _adapt(param: Any, value: Any) -> Any:

@@ -26,7 +26,7 @@ from tile_core.errors.runtime import (
 from tile_core.jit import arguments as argument_checks
 from tile_core.jit.artifact import Artifact, CompileRequest
 from tile_core.jit.host import ArgumentRefused
-from tile_core.jit.outputs import with_outputs
+from tile_core.jit.outputs import Outputs
 from tile_core.jit.report import Report
 from tile_core.jit.signature import PointerParam, Signature, TensorParam
 
@@ -76,6 +76,7 @@ class JITKernel:
         "_inputs",
         "_invoke",
         "_loaded",
+        "_outputs",
         "attempt",
         "checks_itself",
         "key",
@@ -106,7 +107,8 @@ class JITKernel:
         self._inputs = tuple(position for position in range(len(signature.params)) if position not in out_idx)
         # A packed function made by `packed_entry` checks its arguments; anything else is a Python function.
         self.checks_itself = isinstance(loaded.run, tvm_ffi.Function)
-        self.attempt = with_outputs(signature, out_idx, loaded.run, self.device)
+        self._outputs = Outputs(signature, out_idx, self.device)
+        self.attempt = self._outputs.bind(loaded.run)
         """The call without explanations: it raises whatever the entry raises."""
         self._invoke = self.attempt if self.checks_itself else self._checked
 
@@ -123,7 +125,7 @@ class JITKernel:
 
     def _checked(self, *arguments: Any) -> Any:
         """A call of a kernel that runs in Python: checks first."""
-        return self.attempt(*self._check(arguments).values())
+        return self._outputs.call(self._loaded.run, arguments, self._check(arguments))
 
     def recover(self, arguments: tuple[Any, ...], error: Exception) -> Any:
         """Explain a refusal, or call again with arguments that can be passed. Other errors go on as they are."""
@@ -131,20 +133,20 @@ class JITKernel:
             adapted = self._check(arguments)
         except ArgumentError as explained:
             raise explained from None
-        if any(value is not given for value, given in zip(adapted.values(), arguments, strict=True)):
+        if any(value is not given for value, given in zip(adapted, arguments, strict=True)):
             # The entry cannot have accepted the arguments as they were, so nothing has run yet.
-            return self.attempt(*adapted.values())
+            return self._outputs.call(self._loaded.run, arguments, adapted)
         if isinstance(error, ArgumentRefused):
             raise ArgumentError(f"{self.signature} refused its arguments, and no check in Python tells why") from error
         raise error
 
-    def _check(self, arguments: tuple[Any, ...]) -> dict[int, Any]:
-        """The arguments by position of their parameter, in a form that can be passed."""
+    def _check(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments in a form that can be passed, after all checks."""
         if len(arguments) != len(self._inputs):
             raise self._count_error(len(arguments)) from None
         given = dict(zip(self._inputs, arguments, strict=True))
         argument_checks.check(self.signature, given, self._device)
-        return argument_checks.adapt(self.signature, given) or given
+        return argument_checks.adapt(self.signature, given)
 
     def _count_error(self, given: int) -> ArgumentCountError:
         taken = [self.signature.params[position] for position in self._inputs]

@@ -56,42 +56,50 @@ def _position(index: object, count: int, signature: Signature) -> int:
     return position
 
 
-def with_outputs(signature: Signature, outputs: tuple[int, ...], run: Run, device: str) -> Run:
-    """A function of the inputs that allocates the outputs, calls `run` with all parameters, and returns the outputs.
+class Outputs:
+    """How the outputs of a kernel are made for a call, and where they stand among the parameters.
 
-    One output is returned itself, several as a list. `device` is where outputs are made when there is no tensor input.
+    `device` is where they are made when there is no tensor input.
 
     Raises:
         OutputShapeError: an output's shape is not determined by the inputs.
     """
-    if not outputs:
-        return run
-    allocators = tuple(_allocator(signature, outputs, position, device) for position in outputs)
-    if len(outputs) == 1 and outputs[0] == len(signature.params) - 1:
-        return _single_last(run, allocators[0])
-    return _general(run, allocators, outputs, len(signature.params))
+
+    def __init__(self, signature: Signature, positions: tuple[int, ...], device: str) -> None:
+        self._allocators = tuple(_allocator(signature, positions, position, device) for position in positions)
+        rank = {position: order for order, position in enumerate(positions)}
+        inputs = iter(range(len(signature.params)))
+        # Where each parameter comes from: the call's argument i, or the output -1 - j.
+        self._sources = tuple(
+            -1 - rank[position] if position in rank else next(inputs) for position in range(len(signature.params))
+        )
+
+    def bind(self, run: Run) -> Run:
+        """A function of the inputs: it makes the outputs, calls `run` with every parameter, and returns the outputs."""
+        if not self._allocators:
+            return run
+        if self._sources[:-1] == tuple(range(len(self._sources) - 1)):
+            return _single_last(run, self._allocators[0])
+        return lambda *arguments: self.call(run, arguments, arguments)
+
+    def call(self, run: Run, arguments: Arguments, passed: Arguments) -> Any:
+        """One call: outputs are made like `arguments`, and `run` gets `passed` for them.
+
+        One output is returned itself, several as a list, and `None` where there is none.
+        """
+        made = [allocate(arguments) for allocate in self._allocators]
+        carried = [exportable_output(output) for output in made]
+        run(*[passed[source] if source >= 0 else carried[-1 - source] for source in self._sources])
+        return made[0] if len(made) == 1 else made or None
 
 
 def _single_last(run: Run, allocate: Callable[[Arguments], Any]) -> Run:
+    """The common case without any list: one output, behind all inputs."""
+
     def call(*arguments: Any) -> Any:
         output = allocate(arguments)
         run(*arguments, exportable_output(output))
         return output
-
-    return call
-
-
-def _general(run: Run, allocators: tuple[Callable[[Arguments], Any], ...], outputs: tuple[int, ...], count: int) -> Run:
-    rank = {position: order for order, position in enumerate(outputs)}
-    inputs = iter(range(count))
-    # Where each parameter comes from: the call's argument i, or the output -1 - j.
-    sources = [-1 - rank[position] if position in rank else next(inputs) for position in range(count)]
-
-    def call(*arguments: Any) -> Any:
-        made = [allocate(arguments) for allocate in allocators]
-        passed = [exportable_output(output) for output in made]
-        run(*[arguments[source] if source >= 0 else passed[-1 - source] for source in sources])
-        return made[0] if len(made) == 1 else made
 
     return call
 
