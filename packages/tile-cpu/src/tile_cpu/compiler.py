@@ -25,10 +25,12 @@ from tile_core.jit.host import packed_entry
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
 from tile_cpu.passes.hoist_lets import HoistLets
+from tile_cpu.passes.legalize_division import LegalizeDivision
 from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
 from tile_cpu.passes.legalize_narrow_floats import LegalizeNarrowFloats
 from tile_cpu.passes.simplify_indices import SimplifyIndices
 from tile_cpu.passes.widen_offsets import WidenOffsets
+from tile_cpu.passes.wrap_integers import WrapIntegers
 from tile_cpu.split_host import split_host
 from tile_cpu.target import llvm_target
 
@@ -55,7 +57,9 @@ _STEPS: tuple[Step, ...] = (
     _each(SimplifyIndices()),
     _each(LegalizeNarrowFloats()),
     _each(LegalizeFloatToInt()),
+    _each(LegalizeDivision()),
     _each(HoistLets()),
+    _each(WrapIntegers()),
     transform.ConvertSSA(),
     transform.UnrollLoop(),
     transform.LowerTVMBuiltin(),
