@@ -539,3 +539,60 @@ def test_assert_is_checked_while_tracing_or_by_the_kernel(body):
     (stmt,) = body(checked)
     assert isinstance(stmt, S.AssertStmt)
     assert stmt.message_parts[0].value == "positive"
+
+
+def test_and_or_have_the_values_of_python(run):
+    @T.prim_func
+    def kernel(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(4):
+                B[i] = A[i] or 7
+                B[i + 4] = A[i] and A[i] + 10
+
+    b = zeros(8)
+    run(kernel, torch.tensor([0, 1, 5, 0, 9, 9, 9, 9], dtype=torch.int32), b)
+    assert b.tolist() == [7, 1, 5, 7, 0, 11, 15, 0]
+
+
+def test_loops_and_kernels_that_are_not_used_are_refused(refused):
+    from tile_core.errors import LoopUseError
+
+    with refused(LoopUseError, at="T.serial(4)", naming=("for",)):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                T.serial(4)
+
+    with refused(LoopUseError, at="T.Kernel(4)", naming=("with",)):
+
+        @T.prim_func
+        def kernel2(A: Ints):
+            T.Kernel(4)
+
+
+def test_host_arrays_are_not_assigned_in_device_code(refused):
+    import numpy as np
+
+    table = np.zeros(4)
+    with refused(PythonStateError, at="table[0] = 1", naming=("ndarray",)):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                for i in T.serial(4):
+                    table[0] = 1
+
+
+def test_numpy_scalars_are_constants(run):
+    import numpy as np
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), T.float32)):
+        with T.Kernel(np.int64(1), threads=np.int32(32)):
+            for i in T.serial(np.int64(4)):
+                A[i] = np.float32(0.5) * A[i] + np.int64(1) + np.float64(2)
+
+    a = torch.arange(4, dtype=torch.float32)
+    run(kernel, a)
+    assert a.tolist() == [3.0, 3.5, 4.0, 4.5]

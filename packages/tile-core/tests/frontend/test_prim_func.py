@@ -486,3 +486,13 @@ def test_tracing_a_long_kernel_is_fast():
         registered(text, f"long{attempt}.py")
         spent.append(time.process_time() - start)
     assert min(spent) < 0.15
+
+
+def test_a_source_edited_after_its_import_is_refused():
+    scope: dict[str, object] = {"__name__": "edited"}
+    text = PROGRAM.replace("@T.prim_func\n", "\n")
+    exec(compile(text, "edited.py", "exec"), scope)
+    changed = text.replace("A[i] = i", "A[i] = i; j = i")
+    linecache.cache["edited.py"] = (len(changed), None, changed.splitlines(True), "edited.py")
+    with pytest.raises(SourceUnavailableError, match="import it again"):
+        T.prim_func(scope["kernel"])

@@ -22,6 +22,10 @@ from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var,
 from tile_core.ir.regions import constant
 
 
+# Modules of mutable Python sequences other than the lists and dicts that `markers.PythonState` compares.
+_HOST_ARRAYS = ("array", "builtins", "collections", "numpy", "torch")
+
+
 def assign(name: str, old: Any, value: Any) -> Any:
     """`name = value`; the new content of the name.
 
@@ -124,6 +128,11 @@ def set_item(target: Any, key: Any, value: Any) -> None:
             return
     elif isinstance(target, Value) and not hasattr(target, "__setitem__"):
         raise AssignmentTargetError(f"assignment to an element of {target}", remedy="assign to elements of a buffer")
+    elif type(target).__module__ in _HOST_ARRAYS and current_builder().in_device_code:
+        raise PythonStateError(
+            f"an element of a {type(target).__name__} is assigned in a device branch or loop, whose body is traced once",
+            remedy="use a buffer for run-time state",
+        )
     target[key] = value
 
 

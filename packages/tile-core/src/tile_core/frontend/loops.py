@@ -64,6 +64,9 @@ class LoopNest:
             remedy="use it as `for i in ...` in a traced function; a comprehension takes a Python sequence",
         )
 
+    def __str__(self) -> str:
+        return self.what
+
     def __len__(self) -> NoReturn:
         raise LoopUseError(f"{self.what} has no length", remedy="keep the extent in a name")
 

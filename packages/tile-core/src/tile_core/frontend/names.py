@@ -54,6 +54,14 @@ class _Assigned(ast.NodeVisitor):
         self._inner -= inner
 
 
+def parameter_names(node: ast.FunctionDef) -> tuple[str, ...]:
+    """The names of all parameters, `*args` and `**kwargs` included."""
+    arguments = node.args
+    plain = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    extra = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
+    return tuple(argument.arg for argument in (*plain, *extra))
+
+
 def assigned_names(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     """The names that `nodes` bind or delete, in order of first appearance."""
     visitor = _Assigned()

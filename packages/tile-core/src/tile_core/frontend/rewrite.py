@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile_core.errors.base import SourceSpan
+from tile_core.errors.frontend import SourceUnavailableError
+from tile_core.frontend.names import assigned_names, parameter_names
 from tile_core.frontend.rewrite_expressions import TRACER, load
 from tile_core.frontend.rewrite_expressions import definition as function_definition
 from tile_core.frontend.rewrite_statements import StatementRewriter
@@ -69,12 +71,29 @@ def _rewrite(func: Callable[..., Any]) -> RewrittenCode:
     source = function_source(func)
     rewriter = StatementRewriter(source.file, func.__code__.co_freevars)
     definition = rewriter.function(source.node)
+    _refuse_edited(func, source.node)
     return RewrittenCode(
         code=_compile(definition, source.file, func.__code__.co_freevars),
         places=tuple(rewriter.places),
         span=rewriter.header(source.node),
         source=source,
     )
+
+
+def _refuse_edited(func: Callable[..., Any], node: ast.FunctionDef) -> None:
+    """Refuse a source whose names are not those of the compiled function: the file was edited after it was imported."""
+    code = func.__code__
+    expected = {*parameter_names(node), *assigned_names(node.body)}
+    inner = list(ast.walk(node))
+    comprehensions = (each.target for each in inner if isinstance(each, ast.comprehension))
+    declared = {each.target.id for each in inner if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    # `@` marks what pytest adds to assertions, `.` what Python adds to comprehensions, which from 3.12 share the scope.
+    bound = {name for name in (*code.co_varnames, *code.co_cellvars) if name[0] not in "@."}
+    if expected - bound - declared or bound - expected - set(assigned_names(comprehensions)):
+        raise SourceUnavailableError(
+            f"the source of {func.__qualname__} in {code.co_filename} is not what was compiled",
+            remedy="the file was edited after it was imported: import it again",
+        )
 
 
 def _compile(definition: ast.FunctionDef, file: str, freevars: tuple[str, ...]) -> types.CodeType:

@@ -17,7 +17,7 @@ from tile_core.errors.frontend import (
     LoopElseError,
     UnsupportedSyntaxError,
 )
-from tile_core.frontend.names import assigned_names
+from tile_core.frontend.names import assigned_names, parameter_names
 from tile_core.frontend.rewrite_expressions import (
     TRACER,
     ExpressionRewriter,
@@ -71,10 +71,7 @@ class StatementRewriter:
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """The definition rewritten: no decorators, annotations or defaults, which the caller supplies."""
-        arguments = node.args
-        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        parameters += [extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None]
-        given = {parameter.arg for parameter in parameters}
+        given = parameter_names(node)
         assigned = assigned_names(node.body)
         self._expressions = ExpressionRewriter(frozenset(assigned), self._refuse)
         unbound = [ast.Name(name, ast.Store()) for name in assigned if name not in given]
@@ -83,7 +80,7 @@ class StatementRewriter:
             body.insert(
                 0, at(ast.Assign(list[ast.expr](unbound), ast.Attribute(load(TRACER), "UNBOUND", ast.Load())), node)
             )
-        return at(definition(node.name, _bare(arguments), body or [ast.Pass()]), node)
+        return at(definition(node.name, _bare(node.args), body or [ast.Pass()]), node)
 
     def header(self, node: ast.stmt) -> SourceSpan:
         """Where a statement stands; of a compound statement, its first line up to the end of its header."""

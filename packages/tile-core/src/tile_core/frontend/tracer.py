@@ -17,7 +17,7 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.errors.base import SourceSpan
-from tile_core.errors.frontend import CallSignatureError, ControlFlowError, MembershipError
+from tile_core.errors.frontend import CallSignatureError, ControlFlowError, LoopUseError, MembershipError
 from tile_core.frontend import arith, binding
 from tile_core.frontend.builder import Position, current_builder
 from tile_core.frontend.control import (
@@ -96,12 +96,12 @@ class Tracer:
     # Expressions
 
     def and_(self, first: Any, *rest: Callable[[], Any]) -> Any:
-        """`a and b`: Python's where the left side is known, else a logical and."""
-        return _junction(first, rest, tirx.And, stop_at=False)
+        """`a and b`: Python's where the left side is known, else a logical and of booleans or a choice of values."""
+        return _junction(first, rest, stop_at=False)
 
     def or_(self, first: Any, *rest: Callable[[], Any]) -> Any:
         """`a or b`."""
-        return _junction(first, rest, tirx.Or, stop_at=True)
+        return _junction(first, rest, stop_at=True)
 
     def not_(self, value: Any) -> Any:
         """`not a`."""
@@ -139,6 +139,9 @@ class Tracer:
 
     def expression(self, value: Any) -> None:
         """A statement that is an expression: a call with an effect is kept."""
+        if isinstance(value, LoopNest) or hasattr(value, "tile_opened_by"):
+            word = getattr(value, "tile_opened_by", "for")
+            raise LoopUseError(f"a statement that makes {value} and does not use it", remedy=f"write `{word} ...:`")
         if isinstance(value, tirx.PrimFunc) or (isinstance(value, ir.Call) and isinstance(value.op, tirx.PrimFunc)):
             raise CallSignatureError(
                 "a traced function cannot call a T.prim_func", remedy="decorate the helper with @T.macro instead"
@@ -228,21 +231,27 @@ def _evaluate(operand: Callable[[], Any], guarded: bool) -> Any:
         return operand()
 
 
-def _junction(first: Any, rest: Sequence[Callable[[], Any]], node: Any, *, stop_at: bool) -> Any:
+def _junction(first: Any, rest: Sequence[Callable[[], Any]], *, stop_at: bool) -> Any:
+    """`and` (stops at false) or `or` (stops at true) with Python's values: `a or b` is `a` where that is true, else `b`."""
     result = first
     for operand in rest:
         if isinstance(result, Value):
-            right = _evaluate(operand, guarded=True)
-            if not isinstance(right, Value):
-                if bool(right) is stop_at:
-                    result = right if isinstance(right, bool) else stop_at
-                continue
-            result = Expr(node(arith.truth(_scalar(result)), arith.truth(_scalar(right))))
+            result = _join(result, _evaluate(operand, guarded=True), stop_at)
         elif bool(result) is stop_at:
             return result
         else:
             result = operand()
     return result
+
+
+def _join(left: Value, right: Any, stop_at: bool) -> Any:
+    if not isinstance(right, Value) and (isinstance(right, bool) or not isinstance(right, int | float)):
+        # A Python condition: it decides, or leaves the other side to decide.
+        return stop_at if bool(right) is stop_at else left
+    a, b = pair(left, right)
+    if arith.dtype_of(a).is_bool and arith.dtype_of(b).is_bool:
+        return Expr((tirx.Or if stop_at else tirx.And)(a, b))
+    return Expr(arith.select(a, a, b) if stop_at else arith.select(a, b, a))
 
 
 def _both(a: Any, b: Any) -> Any:

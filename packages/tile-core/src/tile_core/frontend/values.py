@@ -48,6 +48,8 @@ class Value:
     """Anything that exists when the kernel runs."""
 
     __slots__ = ()
+    # numpy leaves `scalar * value` to the value instead of making an array of objects.
+    __array_ufunc__ = None
 
     @property
     def ir(self) -> Any:
@@ -526,12 +528,16 @@ def _extent(extent: Any) -> int | Expr:
 
 
 def _cast_hook(dtype: DType, *values: Any) -> Any:
-    """`T.float16(x)`: a conversion; `T.float16()`: a fresh scalar parameter."""
+    """`T.float16(x)` converts, `T.float32x2(a, b)` packs lanes, `T.float16()` is a fresh scalar parameter."""
     if not values:
         return Var(tirx.Var("value", dtype.tvm))
-    if len(values) != 1:
-        raise OperandError(f"{dtype}() takes one value, got {len(values)}", remedy="convert values one by one")
-    return Expr(unwrap_cast(values[0], dtype))
+    if len(values) == 1:
+        return Expr(unwrap_cast(values[0], dtype))
+    if len(values) != dtype.lanes:
+        wanted = f"one value or {dtype.lanes}" if dtype.is_vector else "one value"
+        raise OperandError(f"{dtype}() takes {wanted}, got {len(values)}", remedy="give one value for each lane")
+    lanes = [unwrap_cast(value, dtype.element) for value in values]
+    return Expr(tirx.Shuffle(lanes, [tirx.IntImm("int32", lane) for lane in range(dtype.lanes)]))
 
 
 set_cast_hook(_cast_hook)

@@ -62,6 +62,8 @@ class KernelKind:
 class KernelLaunchFrame:
     """The open launch, a context manager that binds the block indices: one of them alone, several as a list."""
 
+    tile_opened_by = "with"
+
     def __init__(self, grid: tuple[Any, ...], threads: Triple, given: bool, prelude: str, cluster_dims: Triple) -> None:
         self.grid_extents = grid
         self.thread_extents = threads
@@ -73,6 +75,9 @@ class KernelLaunchFrame:
         self._frame: Frame | None = None
         self._stack = contextlib.ExitStack()
         self._span: ir.Span | None = None
+
+    def __str__(self) -> str:
+        return "T.Kernel"
 
     @staticmethod
     def Current() -> KernelLaunchFrame | None:
