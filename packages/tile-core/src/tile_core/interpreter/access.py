@@ -39,7 +39,8 @@ def load_one(storage: Storage, index: tuple[int, ...], state: State, site: Site)
             raise outside(storage, index, "read", site, state)
     if storage.written is not None and not storage.written[index]:
         raise unwritten(storage, index, site, state)
-    return storage.data[index]
+    # The lanes of a vector are an array, which later stores must not change.
+    return storage.data[index].copy() if storage.dtype.is_vector else storage.data[index]
 
 
 def store_one(storage: Storage, index: tuple[int, ...], value: Any, state: State, site: Site) -> None:
@@ -100,7 +101,9 @@ def load_many(storage: Storage, index: Sequence[Any], state: State, site: Site) 
     if site.logged and state.log is not None:
         elements, iterations = numbered(storage, found, state)
         state.log.read(storage, Access(elements, iterations, None, site.span))
-    return values if found.beyond is None else np.where(found.beyond, storage.safe, values)
+    if found.beyond is None:
+        return values
+    return np.where(found.beyond[..., None] if storage.dtype.is_vector else found.beyond, storage.safe, values)
 
 
 def store_many(storage: Storage, index: Sequence[Any], value: Any, state: State, site: Site) -> None:
@@ -110,7 +113,7 @@ def store_many(storage: Storage, index: Sequence[Any], value: Any, state: State,
         return
     space = state.space
     places: tuple[Array, ...] = tuple(map(space.spread, found.index))
-    values = space.spread(value)
+    values = space.spread(value, storage.dtype.lanes)
     if found.active is not None:
         places, values = tuple(at[found.active] for at in places), values[found.active]
     storage.data[places] = values
@@ -119,13 +122,13 @@ def store_many(storage: Storage, index: Sequence[Any], value: Any, state: State,
         storage.settle()
     if site.logged and state.log is not None:
         elements, iterations = numbered(storage, found, state)
-        state.log.write(storage, Access(elements, iterations, values.reshape(-1), site.span))
+        state.log.write(storage, Access(elements, iterations, values.reshape(elements.size, -1), site.span))
 
 
 def numbered(storage: Storage, found: Located, state: State) -> tuple[Array, Array]:
     """Row-major numbers of the elements that active iterations use, and of those iterations."""
     space = state.space
-    flat = space.spread(np.ravel_multi_index(tuple(map(np.asarray, found.index)), storage.data.shape))
+    flat = space.spread(np.ravel_multi_index(tuple(map(np.asarray, found.index)), storage.places))
     if found.active is None:
         return flat.reshape(-1), space.ids.reshape(-1)
     return flat[found.active], space.ids[found.active]

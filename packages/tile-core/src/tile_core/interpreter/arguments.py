@@ -9,6 +9,7 @@ import numpy as np
 
 from tile_core.dtypes import DType
 from tile_core.interpreter import arithmetic
+from tile_core.interpreter.evaluate import no_meaning
 from tile_core.interpreter.space import Array
 from tile_core.interpreter.storage import Storage, safe_value
 
@@ -25,9 +26,13 @@ def bind_scalar(value: Any, dtype: DType) -> Any:
 def bind_tensor(name: str, dtype: DType, tensor: Any) -> tuple[Storage, Array | None]:
     """The memory of a tensor argument, and the packed bytes to write back for types narrower than a byte."""
     raw = as_array(tensor)
-    if dtype.per_byte > 1:
+    if dtype.bits < 8:
         packed = raw.view(np.uint8)
-        return Storage(name, dtype, "global", unpack(packed, dtype), None, safe=safe_value(dtype, 0)), packed
+        values = unpack(packed, dtype.element)
+        values = values.reshape(*packed.shape, dtype.lanes) if dtype.is_vector else values
+        return Storage(name, dtype, "global", values, None, safe=safe_value(dtype, 0)), packed
+    if dtype.is_vector:
+        raise no_meaning(f"{name}, a tensor of {dtype}", None)
     data = raw if raw.dtype == dtype.numpy else raw.view(dtype.numpy)
     return Storage(name, dtype, "global", data, None, safe=safe_value(dtype, 0)), None
 
@@ -67,4 +72,4 @@ def pack(values: Array, dtype: DType) -> Array:
 
 def write_back(storage: Storage, packed: Array) -> None:
     """Put unpacked values back into the bytes of the tensor."""
-    packed[...] = pack(storage.data, storage.dtype)
+    packed[...] = pack(storage.data.reshape(*packed.shape[:-1], -1), storage.dtype.element)

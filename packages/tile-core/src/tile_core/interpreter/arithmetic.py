@@ -117,6 +117,12 @@ def _plain(source: DType, target: DType) -> bool:
     return source.family in (*native, "boolean", "bfloat16") and not (source.is_float and target.is_integer)
 
 
-def reinterpret(target: DType) -> Function:
-    """The same bits read as `target`, of equal width."""
-    return lambda value: np.ascontiguousarray(value).view(target.numpy).reshape(np.shape(value))[()]
+def reinterpret(source: DType, target: DType) -> Function:
+    """The same bits read as `target`, of equal width over all lanes."""
+
+    def read(value: Value) -> Value:
+        lanes = np.ascontiguousarray(value if source.is_vector else np.asarray(value)[..., None])
+        found = lanes.view(target.element.numpy)
+        return found if target.is_vector else found[..., 0]
+
+    return read

@@ -42,18 +42,18 @@ def compile_call(call: ir.Call, scope: Scope) -> Evaluator:
 
 def _function(name: str, call: ir.Call) -> arithmetic.Function | None:
     if name in SCALARS:
-        operand = dtype_of(call.args[0])
+        operand = dtype_of(call.args[0]).element
         reference = SCALARS[name].reference
         if SCALARS[name].result is not None:
             return reference
-        numpy = dtype_of(call).numpy
+        numpy = dtype_of(call).element.numpy
         return arithmetic.rounded(lambda *values: np.asarray(reference(*values)).astype(numpy)[()], operand)
-    return intrinsics.function(name, dtype_of(call.args[0]), dtype_of(call)) if call.args else None
+    return intrinsics.function(name, dtype_of(call.args[0]).element, dtype_of(call).element) if call.args else None
 
 
 def _if_then_else(call: ir.Call, scope: Scope) -> Evaluator:
     condition, then, other = (compile_expr(argument, scope) for argument in call.args)
-    return choose(condition, then, other)
+    return choose(condition, then, other, vector=dtype_of(call).is_vector)
 
 
 def _passed_on(call: ir.Call, scope: Scope) -> Evaluator:
@@ -62,7 +62,7 @@ def _passed_on(call: ir.Call, scope: Scope) -> Evaluator:
 
 def _reinterpret(call: ir.Call, scope: Scope) -> Evaluator:
     value = compile_expr(call.args[0], scope)
-    function = arithmetic.reinterpret(dtype_of(call))
+    function = arithmetic.reinterpret(dtype_of(call.args[0]), dtype_of(call))
     return lambda state: function(value(state))
 
 

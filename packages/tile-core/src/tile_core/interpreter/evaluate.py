@@ -71,21 +71,24 @@ def _var(expr: ir.Var, scope: Scope) -> Evaluator:
 
 def _binary(expr: Any, scope: Scope) -> Evaluator:
     dtype = dtype_of(expr.a)
-    function = arithmetic.binary(type(expr), dtype)
+    function = arithmetic.binary(type(expr), dtype.element)
     left, right = compile_expr(expr.a, scope), compile_expr(expr.b, scope)
     if type(expr) in arithmetic.DIVISIONS and not dtype.is_float:
-        return _guarded_division(function, left, right, scope)
+        return _guarded_division(function, left, right, scope, vector=dtype.is_vector)
     return lambda state: function(left(state), right(state))
 
 
-def _guarded_division(function: arithmetic.Function, left: Evaluator, right: Evaluator, scope: Scope) -> Evaluator:
+def _guarded_division(
+    function: arithmetic.Function, left: Evaluator, right: Evaluator, scope: Scope, *, vector: bool
+) -> Evaluator:
     place, span = scope.place, scope.span
 
     def evaluate(state: State) -> Value:
         divisor = right(state)
         zero = np.asarray(divisor == 0)
         if zero.any():
-            active = zero if state.mask is None else state.space.spread(zero) & state.mask
+            active = zero.any(axis=-1) if vector else zero
+            active = active if state.mask is None else state.space.spread(active) & state.mask
             if active.any():
                 lane = np.unravel_index(int(np.argmax(active)), active.shape)
                 where = place.describe(state, [int(at) for at in lane])
@@ -108,7 +111,7 @@ def _bitwise_not(expr: E.BitwiseNot, scope: Scope) -> Evaluator:
 
 def _cast(expr: E.Cast, scope: Scope) -> Evaluator:
     value = compile_expr(expr.value, scope)
-    convert = arithmetic.converter(dtype_of(expr.value), dtype_of(expr))
+    convert = arithmetic.converter(dtype_of(expr.value).element, dtype_of(expr).element)
     return lambda state: convert(value(state))
 
 
@@ -126,17 +129,19 @@ def _let(expr: E.Let, scope: Scope) -> Evaluator:
 
 def _select(expr: E.Select, scope: Scope) -> Evaluator:
     condition, then, other = (compile_expr(part, scope) for part in (expr.condition, expr.true_value, expr.false_value))
+    vector = dtype_of(expr).is_vector and not dtype_of(expr.condition).is_vector
 
     def evaluate(state: State) -> Value:
-        return _merge(condition(state), then(state), other(state))
+        return _merge(condition(state), then(state), other(state), vector=vector)
 
     return evaluate
 
 
-def _merge(condition: Value, then: Value, other: Value) -> Value:
+def _merge(condition: Value, then: Value, other: Value, *, vector: bool) -> Value:
+    """Each value where it is chosen; `vector` says that a scalar condition chooses whole vectors."""
     if np.ndim(condition) == 0:
         return then if condition else other
-    return np.where(condition, then, other)
+    return np.where(condition[..., None] if vector else condition, then, other)
 
 
 def under(state: State, condition: Array, evaluate: Evaluator) -> Value:
@@ -153,7 +158,7 @@ def under(state: State, condition: Array, evaluate: Evaluator) -> Value:
         state.mask = saved
 
 
-def choose(condition: Evaluator, then: Evaluator, other: Evaluator) -> Evaluator:
+def choose(condition: Evaluator, then: Evaluator, other: Evaluator, *, vector: bool = False) -> Evaluator:
     """A conditional that evaluates only the chosen side."""
 
     def evaluate(state: State) -> Value:
@@ -163,7 +168,7 @@ def choose(condition: Evaluator, then: Evaluator, other: Evaluator) -> Evaluator
         yes, no = under(state, chosen, then), under(state, ~chosen, other)
         if yes is None or no is None:
             return yes if no is None else no
-        return np.where(chosen, yes, no)
+        return _merge(chosen, yes, no, vector=vector)
 
     return evaluate
 
@@ -187,6 +192,30 @@ def _load(expr: TensorLoad, scope: Scope) -> Evaluator:
     return lambda state: access.load_one(storage(state), tuple([int(at(state)) for at in index]), state, site)
 
 
+def _broadcast(expr: E.Broadcast, scope: Scope) -> Evaluator:
+    value, lanes = compile_expr(expr.value, scope), dtype_of(expr).lanes
+    return lambda state: np.repeat(np.asarray(value(state))[..., None], lanes, axis=-1)
+
+
+def _ramp(expr: E.Ramp, scope: Scope) -> Evaluator:
+    base, stride = compile_expr(expr.base, scope), compile_expr(expr.stride, scope)
+    steps = np.arange(dtype_of(expr).lanes).astype(dtype_of(expr).element.numpy)
+    return lambda state: np.asarray(base(state))[..., None] + np.asarray(stride(state))[..., None] * steps
+
+
+def _shuffle(expr: E.Shuffle, scope: Scope) -> Evaluator:
+    parts = [(compile_expr(vector, scope), dtype_of(vector).is_vector) for vector in expr.vectors]
+    chosen = [int(index.value) for index in expr.indices]
+
+    def evaluate(state: State) -> Value:
+        vectors = [value(state) if vector else np.asarray(value(state))[..., None] for value, vector in parts]
+        leading = np.broadcast_shapes(*(vector.shape[:-1] for vector in vectors))
+        lanes = np.concatenate([np.broadcast_to(vector, (*leading, vector.shape[-1])) for vector in vectors], axis=-1)
+        return lanes[..., chosen] if len(chosen) > 1 else lanes[..., chosen[0]]
+
+    return evaluate
+
+
 def _call(expr: ir.Call, scope: Scope) -> Evaluator:
     from tile_core.interpreter.calls import compile_call
 
@@ -199,6 +228,9 @@ _COMPILERS: dict[type, Callable[[Any, Scope], Evaluator]] = {
     ir.Var: _var,
     E.Not: _not,
     E.BitwiseNot: _bitwise_not,
+    E.Broadcast: _broadcast,
+    E.Ramp: _ramp,
+    E.Shuffle: _shuffle,
     E.Cast: _cast,
     E.Let: _let,
     E.Select: _select,

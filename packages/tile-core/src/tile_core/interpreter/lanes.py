@@ -33,9 +33,10 @@ def one_by_one(run: Executor) -> Executor:
 
 
 def _value(value: Any, at: tuple[int, ...]) -> Any:
-    if not isinstance(value, np.ndarray) or value.ndim != len(at):
+    # A vector value has its lanes behind the axes of the space.
+    if not isinstance(value, np.ndarray) or value.ndim not in (len(at), len(at) + 1):
         return value
-    return value[tuple(min(index, extent - 1) for index, extent in zip(at, value.shape, strict=True))]
+    return value[tuple(min(index, extent - 1) for index, extent in zip(at, value.shape, strict=False))]
 
 
 def _storage(storage: Storage | None, space: Space, at: tuple[int, ...]) -> Storage | None:

@@ -90,7 +90,7 @@ def _tensor(var: ir.Var, scope: Scope) -> Bind:
             return _nothing
         storage, original = bind_tensor(name, dtype, value)
         state.buffers[slot] = storage
-        _bind_symbols(state, shape, storage.data.shape)
+        _bind_symbols(state, shape, storage.places)
         _bind_symbols(state, strides, [stride // storage.data.itemsize for stride in storage.data.strides])
         return _nothing if original is None else lambda: write_back(storage, original)
 

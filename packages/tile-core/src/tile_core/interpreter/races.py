@@ -22,7 +22,8 @@ from tile_core.interpreter.storage import Storage
 
 @dataclass
 class Access:
-    """Which iteration used which element: row-major numbers of both, and the values if they were written."""
+    """Which iteration used which element: row-major numbers of both, and the values if they were written, one row a
+    use."""
 
     elements: Array
     iterations: Array
@@ -91,7 +92,7 @@ class AccessLog:
             assert access.values is not None
             first, second = order[repeated], order[repeated + 1]
             foreign = access.iterations[first] != access.iterations[second]
-            differing = np.flatnonzero(foreign & ~same(access.values[first], access.values[second]))
+            differing = np.flatnonzero(foreign & ~same(access.values[first], access.values[second]).all(axis=-1))
             if differing.size:
                 at = differing[0]
                 pair = (int(access.iterations[first[at]]), int(access.iterations[second[at]]))
@@ -130,7 +131,7 @@ class AccessLog:
     def _race(
         self, storage: Storage, element: int, iterations: tuple[int, int], verb: str, span: SourceSpan | None
     ) -> DataRaceError:
-        index = ", ".join(str(int(at)) for at in np.unravel_index(element, storage.data.shape))
+        index = ", ".join(str(int(at)) for at in np.unravel_index(element, storage.places))
         first, second = (self._iteration(number) for number in iterations)
         return DataRaceError(
             f"{self.what} ({first}) and ({second}) {verb} {storage.name}[{index}]",

@@ -1,7 +1,8 @@
 """The iteration space over which statements are vectorised.
 
 Outside of `T.Parallel` and without thread indices the space has no axes, and values are numpy scalars. Inside, every
-value is a scalar or an array that broadcasts to the space's shape, and a mask says which iterations take part.
+value is a scalar or an array that broadcasts to the space's shape, and a mask says which iterations take part. A value
+of a vector dtype has its lanes on one more axis behind.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Space:
         """The row-major number of each iteration."""
         return np.arange(self.size).reshape(self.shape)
 
-    def spread(self, values: Any) -> Array:
-        """`values` broadcast to the space's shape."""
-        return np.broadcast_to(values, self.shape)
+    def spread(self, values: Any, lanes: int = 1) -> Array:
+        """`values` broadcast to the space's shape, behind which vector values have one more axis."""
+        return np.broadcast_to(values, self.shape if lanes == 1 else (*self.shape, lanes))
 
 
 UNIFORM = Space((), ())

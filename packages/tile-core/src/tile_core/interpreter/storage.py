@@ -17,6 +17,7 @@ POISON = 0xA5
 class Storage:
     """`data` has the buffer's shape, behind the axes of `space` where every iteration has a copy of its own.
 
+    The lanes of a vector dtype are one more axis behind, which `written` does not have.
     `written` is `None` where everything counts as written (arguments). `safe` is what reads beyond a global tensor
     give. A private copy has a `lender`, the memory that it was copied from, and notes in `borrowed` what was read
     before it was written.
@@ -36,7 +37,12 @@ class Storage:
     @property
     def shape(self) -> tuple[int, ...]:
         """The buffer's own shape."""
-        return self.data.shape[len(self.space.shape) :]
+        return self.places[len(self.space.shape) :]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The shape of what has an index: the axes of `space` and of the buffer."""
+        return self.data.shape[:-1] if self.dtype.is_vector else self.data.shape
 
     @property
     def guarded(self) -> bool:
@@ -52,11 +58,11 @@ class Storage:
 def allocate(name: str, dtype: DType, scope: str, shape: tuple[int, ...], space: Space = UNIFORM) -> Storage:
     """Fresh memory, unwritten and filled with a pattern that nobody mistakes for a result."""
     full = (*space.shape, *shape)
-    data = np.empty(full, dtype.numpy)
+    data = np.empty((*full, dtype.lanes) if dtype.is_vector else full, dtype.element.numpy)
     data.view(np.uint8).fill(POISON) if data.size and data.ndim and dtype.bits >= 8 and not dtype.is_bool else None
     return Storage(name, dtype, scope, data, np.zeros(full, np.bool_), space, safe_value(dtype, 0))
 
 
 def safe_value(dtype: DType, value: float) -> Any:
-    """`value` as a numpy scalar of `dtype`."""
-    return np.asarray(value).astype(dtype.numpy)[()]
+    """`value` as a numpy scalar of the dtype's element."""
+    return np.asarray(value).astype(dtype.element.numpy)[()]

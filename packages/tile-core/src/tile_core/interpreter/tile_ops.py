@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.interpreter.barriers import BARRIERS, compile_barrier
@@ -49,6 +50,8 @@ def _only_values(call: OpCall) -> bool:
 
 
 def _compile(call: OpCall, scope: Scope) -> Executor:
+    if any(Tile(region).dtype.is_vector for region in call.args.values() if isinstance(region, ir.TensorRegion)):
+        raise no_meaning(f"{call.op.name} on a tile of vectors", scope.span)
     regions = {
         operand: compile_region(call.args[operand.name], scope)
         for operand in call.op.operands
