@@ -1,8 +1,5 @@
 """Eager functions: kinds of parameters, signature and trace, and running them through `tl.jit`."""
 
-# The programs under test are written as users write them.
-# ruff: noqa: F821, F841
-
 from __future__ import annotations
 
 import pytest

@@ -119,6 +119,8 @@ def _nearest(value: float, form: FloatFormat) -> float:
     """The value of the format nearest to `value`, ties to even; beyond the largest, the next step of its scale."""
     if not math.isfinite(value) or value == 0 or form.mantissa >= 52 or form.encoding == "scale":
         return value
+    if abs(value) > 2 * form.max:
+        return value
     exponent = max(math.frexp(value)[1] - 1, 1 - form.bias)
     quantum = exponent - form.mantissa
     return math.copysign(math.ldexp(round(math.ldexp(value, -quantum)), quantum), value)
@@ -216,7 +218,7 @@ def _fold(symbol: str, a: ir.Expr, b: ir.Expr, dtype: DType) -> ir.Expr | None:
     x = int(a.value) if isinstance(a, tirx.IntImm) else None
     y = int(b.value) if isinstance(b, tirx.IntImm) else None
     if symbol in DIVISION and y == 0:
-        raise DivisionByZeroError(f"`{symbol}` by the constant 0")
+        raise DivisionByZeroError(f"`{symbol}` by the constant 0", remedy="divide by something else")
     if symbol in SHIFT and y is not None and not 0 <= y < dtype.bits:
         raise OperandError(f"a shift of {dtype} by {y}", remedy=f"shift by 0 to {dtype.bits - 1}")
     if x is not None and y is not None and symbol in _FOLD:

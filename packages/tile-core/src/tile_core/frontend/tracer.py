@@ -31,6 +31,7 @@ from tile_core.frontend.control import (
 from tile_core.frontend.loops import LoopNest, serial
 from tile_core.frontend.markers import UNBOUND, Marker
 from tile_core.frontend.values import Expr, Value, pair, unwrap, wrap
+from tile_core.ir.asserts import KERNEL_ASSERTION
 from tile_core.ir.spans import to_tvm
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -207,7 +208,7 @@ class Tracer:
         detail = message()
         parts = [ir.StringImm(source if detail is None else str(detail))]
         # The Python wrapper of TVM 0.27 names its first two parameters in the wrong order.
-        builder.emit(S.AssertStmt(arith.truth(_scalar(condition)), ir.StringImm("RuntimeError"), parts, builder.span))
+        builder.emit(S.AssertStmt(arith.truth(_scalar(condition)), ir.StringImm(KERNEL_ASSERTION), parts, builder.span))
         return None
 
 

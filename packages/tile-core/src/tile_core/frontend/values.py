@@ -7,6 +7,7 @@ to write.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -491,7 +492,8 @@ def _describe(value: object) -> str:
         return f"the whole buffer {value.name}"
     if isinstance(value, Region):
         return f"the region {value}"
-    return f"{value!r} of type {type(value).__name__}"
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    return f"{reprlib.repr(value)} of type {kind}"
 
 
 def _remedy(value: object) -> str:
