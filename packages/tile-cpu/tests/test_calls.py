@@ -215,6 +215,22 @@ def test_a_kernel_without_arguments_and_one_without_statements():
     assert torch.equal(a, before)
 
 
+@pytest.mark.parametrize("blocks", [1, 100])
+def test_an_assertion_in_a_kernel(blocks):
+    @T.prim_func
+    def check(A: T.Tensor((blocks,), "int32"), B: T.Tensor((blocks,), "int32")):
+        with T.Kernel(blocks) as bx:
+            T.device_assert(A[bx] < 100, "too large")
+            B[bx] = A[bx]
+
+    kernel = tl.compile(check, target="cpu", out_idx=-1)
+    a = torch.arange(blocks, dtype=torch.int32)
+    assert torch.equal(kernel(a), a)
+    with pytest.raises(errors.DeviceAssertError, match=r"too large \(.*test_calls\.py:\d+\)"):
+        kernel(a + 100 - blocks + 1)
+    assert torch.equal(kernel(a), a)
+
+
 def test_factories_of_one_name_and_other_closures():
     def build(factor):
         @tl.jit(out_idx=-1, target="cpu")

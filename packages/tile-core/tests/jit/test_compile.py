@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import tile_core as tl
+import tile_core.language as T
 from tile_core import errors
 
 
@@ -58,10 +59,25 @@ def test_the_cache_can_be_off(fake, programs, monkeypatch, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_an_artifact_that_is_not_persistent_is_not_stored(fake, programs, tmp_path):
+def test_an_artifact_that_is_not_persistent_is_not_shared(fake, programs, tmp_path):
     fake.persistent = False
-    tl.compile(programs.add(5))
+    kept = [tl.compile(programs.add(5)), tl.compile(programs.add(5))]
     assert not list(tmp_path.rglob("manifest.json"))
+    assert fake.compiled == ["add", "add"]
+    assert kept[0].key == kept[1].key
+
+
+def test_options_annotated_in_the_program(fake):
+    @T.prim_func
+    def none(A: T.Tensor((4,), "float32")):
+        T.annotate_pass_configs({"width": 4, "scale": 1.5, "mode": "a"})
+        T.annotate_compile_flags("-O2 -g")
+        with T.Kernel(1) as _:
+            A[0] = 1.0
+
+    kernel = tl.compile(none, pass_configs={"width": 8}, compile_flags=["-O3"])
+    assert kernel.request.pass_configs == {"width": 8, "scale": 1.5, "mode": "a"}
+    assert kernel.request.compile_flags == ("-O2", "-g", "-O3")
 
 
 def test_export_after_a_cache_hit(fake, programs, tmp_path):

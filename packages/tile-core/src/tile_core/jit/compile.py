@@ -141,7 +141,9 @@ def _load(func: Any, request: CompileRequest, backend: Backend, key: str) -> tup
             if disk is not None:
                 disk.put(key, artifact)
         loaded = Loaded(artifact, resolve(backend.runtime)(artifact, request))
-        _loaded[key] = loaded
+        if artifact.persistent:
+            # Others hold on to their program, whose source lines an equal program does not share.
+            _loaded[key] = loaded
         return loaded, origin
 
 

@@ -18,7 +18,9 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.ir import visit
+from tile_core.ir.asserts import KERNEL_ASSERTION
 from tile_core.jit.host_exprs import (
     BOOL_CODE,
     bfloat16_bits,
@@ -61,6 +63,7 @@ class ArgumentRefused(ValueError):  # noqa: N818 - never seen by a user: it beco
 
 
 tvm_ffi.register_error(REFUSED, ArgumentRefused)
+tvm_ffi.register_error(KERNEL_ASSERTION, DeviceAssertError)
 
 
 def packed_entry(func: Any, *, device_type: int = DEVICE_HOST) -> Any:

@@ -133,9 +133,7 @@ def written_buffers(body: Any) -> set[Any]:
     What only appears in loads and in operands that a tile op reads is not written; anything else, an address passed to
     a call for one, counts as written.
     """
-    from tile_core import ops as table
-
-    OPS = getattr(table, "OPS", {})
+    from tile_core.ops import OPS
 
     found: set[Any] = set()
 
