@@ -199,3 +199,23 @@ def test_the_target_has_no_options_and_auto_prefers_others() -> None:
         select_target({"kind": "toy", "arch": "x"})
     assert not capabilities(select_target("toy")).threads
     assert select_target("auto").backend != "toy"
+
+
+def test_an_expression_too_deep_to_print_is_a_coded_error() -> None:
+    @T.prim_func
+    def chain(A: T.Tensor((2000,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1):
+            B[0] = sum(A[i] for i in tuple(range(2000)))
+
+    with pytest.raises(errors.TileError):
+        tl.compile(chain, target="toy")
+
+
+def test_the_command_explains_the_codes_of_this_plugin() -> None:
+    from click.testing import CliRunner
+
+    from tile_core.cli.app import cli
+
+    result = CliRunner().invoke(cli, ["errors", "TILE-TOY-E01"])
+    assert result.exit_code == 0
+    assert "MissingCompilerError" in result.output

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -19,10 +21,21 @@ KINDS = {
 }
 
 
+def load_plugin_errors() -> None:
+    """Import the errors of every backend: each keeps its own in the module `errors` of its package."""
+    from tile_core.plugins import manager
+
+    for plugin in manager.registry().plugins:
+        package = plugin.reference.partition(":")[0].partition(".")[0]
+        with suppress(ImportError):
+            importlib.import_module(f"{package}.errors")
+
+
 def error_classes() -> dict[str, type[TileError]]:
     """Every error by its code."""
     from tile_core import errors
 
+    load_plugin_errors()
     found: dict[str, type[TileError]] = {}
     pending: list[type[TileError]] = [errors.TileError]
     while pending:
@@ -44,13 +57,17 @@ _ROOTS = (Exception, BaseException, object)
 @click.command("errors", short_help="Explain an error code.")
 @click.argument("code", required=False)
 def command(code: str | None) -> None:
-    """Explain an error code such as TILE-E0402 or E0402; without CODE, list all of them."""
+    """Explain an error code such as TILE-E0402 or E0402; without CODE, list all of them.
+
+    The codes of plugins begin with their own name, such as TILE-TOY-E01.
+    """
     classes = error_classes()
     if code is None:
         for known, kind in classes.items():
             click.echo(f"{known}  {_summary(kind)}")
         return
-    wanted = f"TILE-E{re.sub(r'^(TILE-)?E?', '', code.strip().upper())}"
+    given = code.strip().upper()
+    wanted = given if given in classes else f"TILE-E{re.sub(r'^(TILE-)?E?', '', given)}"
     if wanted not in classes:
         raise click.BadParameter(f"there is no code {code!r}; `tile errors` lists all of them")
     found = classes[wanted]

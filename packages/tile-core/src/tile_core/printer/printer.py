@@ -82,7 +82,11 @@ def print_function(
     Raises:
         UnprintableError: the language has no form for something in `func`; the error names it, the target and the line.
     """
-    return Printer(language, target=target, source_lines=source_lines).function(func)
+    printer = Printer(language, target=target, source_lines=source_lines)
+    try:
+        return printer.function(func)
+    except RecursionError:
+        raise printer.unprintable("an expression that is nested this deeply; give parts of it names") from None
 
 
 class Printer:
