@@ -16,5 +16,7 @@ def tile_register_backend() -> Backend:
         parse_target="tile_cuda.target:parse_target",
         capabilities="tile_cuda.target:capabilities",
         compiler="tile_cuda.compiler:compile_kernel",
+        pipeline_edits="tile_cuda.pipeline:edits",
+        op_lowerings={"tile.sync_threads": "tile_core.passes.threads:keep_barrier"},
         runtime="tile_cuda.runtime:load",
     )

@@ -1,16 +1,23 @@
-"""Loading CUDA kernels: refused like compiling them, since no artifact of this backend can exist."""
+"""Loading compiled kernels: emulated ones on the host; launches on a GPU do not exist yet."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from tile_core.emulator import load_emulated
 from tile_cuda.compiler import refusal
 
+if TYPE_CHECKING:
+    from tile_core.jit.artifact import Artifact, CompileRequest
 
-def load(artifact: Any, request: Any) -> NoReturn:
-    """Refuse `artifact`.
+
+def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
+    """The packed function of a compiled kernel.
 
     Raises:
-        CodeGenerationUnimplementedError: always.
+        CodeGenerationUnimplementedError: the kernel is to run on a GPU.
     """
-    raise refusal(request.target)
+    if request.execution != "emulate":
+        raise refusal(request.target)
+    return load_emulated(artifact)

@@ -17,7 +17,10 @@ AXES = ("x", "y", "z")
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Sequences run x, y, z; the grid has one entry per launched axis."""
+    """One kernel launch. Sequences run x, y, z; the grid has one entry per launched axis.
+
+    `shared_bytes` is the shared memory of a block, once `plan_shared_memory` has decided it.
+    """
 
     grid_vars: tuple[ir.Var, ...]
     grid_extents: tuple[ir.Expr, ...]
@@ -28,6 +31,7 @@ class Launch:
     cluster_dims: tuple[int, int, int]
     body: S.Stmt
     span: ir.Span | None = None
+    shared_bytes: int = 0
 
     def to_stmt(self) -> S.Stmt:
         """The nest of `THREAD_BINDING` loops around the body."""
@@ -46,6 +50,7 @@ class Launch:
             "threads_given": int(self.threads_given),
             "prelude": self.prelude,
             "cluster_dims": list(self.cluster_dims),
+            "shared_bytes": self.shared_bytes,
         }
 
 
@@ -89,6 +94,7 @@ def from_stmt(stmt: S.For) -> Launch:
         cluster_dims=_triple(attributes["cluster_dims"]),
         body=inner,
         span=stmt.span,
+        shared_bytes=int(attributes.get("shared_bytes", 0)),
     )
 
 

@@ -30,7 +30,7 @@ from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
 from tile_core.passes.thread_scope import PHASE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
-BARRIER = "tile.sync_threads"
+BARRIER = "tile.barrier"
 ADDRESS_ONLY = ("tile.is_aligned",)
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT)
 

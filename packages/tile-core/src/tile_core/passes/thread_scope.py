@@ -136,10 +136,11 @@ class ThreadScope:
         """The register of the element of `buffer` that belongs to `steps` and `lane`."""
         placement = self.registers[buffer].placement
         mapping = placement.mapping
-        if not placement.classes:
+        if mapping.registers == 1:
             return int32(0)
         # A flat group has one step counter; an axis-by-axis one has one for each of the fragment's classes.
-        own = [steps[number] for number in placement.classes[: len(mapping.steps)]]
+        # A class that the nest does not walk has extent 1 there.
+        own = [steps.get(number, int32(0)) for number in placement.classes[: len(mapping.steps)]]
         position = mapping.register(own, lane if mapping.vector > 1 else 0)
         return int32(position) if isinstance(position, int) else position
 

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from tvm.tirx import stmt as S
+
+from tile_core.ops.base import LowerContext, OpCall
 from tile_core.passes.infer_layouts import InferLayouts
-from tile_core.passes.insert_barriers import InsertBarriers
+from tile_core.passes.insert_barriers import InsertBarriers, barrier
+from tile_core.passes.lower_scalar_ops import LowerScalarOps
 from tile_core.passes.mark_reductions import MarkReductions
 from tile_core.passes.partition_loops import PartitionLoops
-from tile_core.passes.pipeline import Edit, insert_after, insert_before
+from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
 
 
-def thread_edits() -> tuple[Edit, ...]:
-    """The edits that turn the default pipeline into one for threads."""
+def keep_barrier(call: OpCall, _context: LowerContext) -> S.Stmt:
+    """Lowering of `tile.sync_threads` for blocks that have threads: the barrier itself. For a manifest's `op_lowerings`."""
+    return barrier(call.span)
+
+
+def thread_edits(native: frozenset[str] = frozenset()) -> tuple[Edit, ...]:
+    """The edits that turn the default pipeline into one for threads.
+
+    `native` are the scalar ops that the backend prints itself. They are expanded after the partition, which makes some.
+    """
     return (
+        drop("lower_scalar_ops"),
         insert_before("lower_tile_ops", MarkReductions()),
         insert_before("legalize_bounds", InferLayouts()),
-        insert_after("legalize_bounds", PartitionLoops(), PlanSharedMemory(), InsertBarriers()),
+        insert_after(
+            "legalize_bounds", PartitionLoops(), LowerScalarOps(native), PlanSharedMemory(), InsertBarriers()
+        ),
     )

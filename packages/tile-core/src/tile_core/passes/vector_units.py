@@ -4,8 +4,8 @@ Memory moves in whole vectors between tensors or shared tiles and small per-thre
 those arrays, unrolled lane by lane, which device compilers turn into registers. So every access is either a full vector or
 untouched, whatever the body computes, and printers need to know nothing but vector copies.
 
-A unit is whole when all of its lanes are inside of the nest and of every tensor: guards of `legalize_bounds` are linear in the
-lane, so they hold for all lanes if they hold for the first and the last, and are tested once a vector. Where they do not, the
+A unit is whole when all of its lanes are inside of the nest and of every tensor: guards of `legalize_bounds` are linear in
+the lane, so they hold for all lanes if they hold at one end, and are tested once a vector. Where they do not, the
 caller's lane-by-lane form runs with its guards.
 """
 
@@ -22,6 +22,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.regions import constant
 from tile_core.passes.accesses import Access, aligned_width, lane_stride, same_place, substitute, uses
 from tile_core.passes.legalize_bounds import is_guard
 from tile_core.passes.ranges import conjuncts
@@ -85,17 +86,16 @@ class _Unit:
         return Whole(self._emit(), [*(flag for flag in flags if flag is not None), *conditions])
 
     def _conditions(self) -> list[ir.Expr] | None:
-        """The guards of the body at the first and at the last lane, each once, and the alignment of tensors."""
+        """The guards of the body at the lane where each fails first, each once."""
         found: list[ir.Expr] = []
         for call in visit.collect(self._body, ir.Call):
             if is_guard(call):
                 for condition in conjuncts(call.args[0]):
                     if not self._is_linear(condition):
                         return None
-                    ends = [condition]
-                    if uses(condition, (self._last,)):
-                        ends.append(substitute(condition, {self._last: self._last + (self._width - 1)}))
-                    found.extend(end for end in ends if not _holds(end, found))
+                    end = self._hardest_lane(condition)
+                    if not _holds(end, found):
+                        found.append(end)
         return [self._analyzer.simplify(condition) for condition in self._tightest(found)]
 
     def _tightest(self, found: list[ir.Expr]) -> list[ir.Expr]:
@@ -112,14 +112,27 @@ class _Unit:
             return bool(self._analyzer.can_prove(condition))
 
     def _is_linear(self, condition: ir.Expr) -> bool:
-        """Whether both sides move by a constant from lane to lane, so that the condition is decided at the ends."""
+        """Whether the condition is decided at one end of the lanes."""
         if not uses(condition, (self._last,)):
             return not visit.collect(condition, ir.TensorLoad)
+        return self._slope(condition) is not None
+
+    def _slope(self, condition: ir.Expr) -> int | None:
+        """By how much the left side of a comparison gains on the right one from lane to lane."""
         if not isinstance(condition, E.LT | E.LE | E.GT | E.GE):
-            return False
+            return None
         difference = condition.a - condition.b
         step = substitute(difference, {self._last: self._last + 1}) - difference
-        return isinstance(self._analyzer.simplify(step), E.IntImm)
+        return constant(self._analyzer.simplify(step))
+
+    def _hardest_lane(self, condition: ir.Expr) -> ir.Expr:
+        """The condition at the lane where it fails first."""
+        if not uses(condition, (self._last,)):
+            return condition
+        slope = self._slope(condition)
+        assert slope is not None
+        falls = slope > 0 if isinstance(condition, E.LT | E.LE) else slope < 0
+        return substitute(condition, {self._last: self._last + (self._width - 1)}) if falls else condition
 
     def _choose(self, statements: list[S.Stmt]) -> None:
         """Pick the accesses that move as vectors: unconditional, whole, aligned, and not mixed with others of the buffer."""

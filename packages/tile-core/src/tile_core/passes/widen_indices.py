@@ -1,8 +1,8 @@
 """Compute the indices of very long axes in 64 bits.
 
-Index arithmetic is int32 unless the author says otherwise. Where an axis is, or may be, so long that an index of it does not fit, or that
-the block just beyond its end does not, the whole index expression is computed in int64 from its variables on: a cast of the int32
-result would come too late.
+Index arithmetic is int32 unless the author says otherwise. Where an axis is, or may be, so long that an index of it
+does not fit, or that the block just beyond its end does not, the whole index expression is computed in int64 from its
+variables on: a cast of the int32 result would come too late.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ class WidenIndices:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
         widener = _Widener(self.limit)
-        return visit.mutate(
-            func, (S.Bind, widener.bind), (S.BufferStore, widener.store), (ir.TensorLoad, widener.load)
-        )
+        return visit.mutate(func, (S.Bind, widener.bind), (S.BufferStore, widener.store), (ir.TensorLoad, widener.load))
 
 
 class _Widener:

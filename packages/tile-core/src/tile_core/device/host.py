@@ -1,0 +1,76 @@
+"""The host half of a program as an object file: argument checks, grid sizes and launches, in machine code.
+
+The object exports the packed function of the program, and `tile_set_launcher(record)`. `record` points to two pointers:
+a function `int launch(void *context, int kernel, void *cells, int64 x, int64 y, int64 z)`, 0 for success, and its
+context.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+from tvm.tirx import transform
+
+from tile_core.jit.host import packed_entry
+
+HOST_OBJECT = "host.o"
+SET_LAUNCHER = "tile_set_launcher"
+
+_IMPORTED = """
+@tile_launcher = internal global ptr null
+define i32 @tile_store_launcher(ptr %record) {
+  store ptr %record, ptr @tile_launcher
+  ret i32 0
+}
+define i32 @tile_launch(i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z) {
+  %record = load ptr, ptr @tile_launcher
+  %function = load ptr, ptr %record
+  %place = getelementptr ptr, ptr %record, i64 1
+  %context = load ptr, ptr %place
+  %status = call i32 %function(ptr %context, i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z)
+  ret i32 %status
+}
+"""
+# The host computes on no float; the legalisers only give tensors of narrow floats a type that LLVM knows.
+_STEPS = (
+    transform.FlattenBuffer(),
+    transform.BF16ComputeLegalize(),
+    transform.FP8ComputeLegalize(),
+    transform.FP8StorageLegalize(),
+    transform.BF16StorageLegalize(),
+    transform.LowerTVMBuiltin(),
+    transform.LowerIntrin(),
+)
+
+
+def host_object(host: tirx.PrimFunc, device_type: int) -> bytes:
+    """The object file of a host function made by `split_launches`.
+
+    `device_type` is the DLPack type of the device whose memory the kernels work on.
+    """
+    target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
+    imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(_IMPORTED), host.body)
+    entry = packed_entry(host.with_body(imported, host.span), device_type=device_type)
+    functions = [func.with_attr({"target": target, "tirx.noalias": False}) for func in (entry, _setter())]
+    module = tvm.IRModule({str(func.attrs["global_symbol"]): func for func in functions})
+    for step in _STEPS:
+        module = step(module)
+    return _object_bytes(tvm.get_global_func("target.build.llvm")(module, target))
+
+
+def _setter() -> tirx.PrimFunc:
+    record = tirx.Var("record", "handle")
+    body = S.Evaluate(tirx.call_extern("int32", "tile_store_launcher", record))
+    return packed_entry(tirx.PrimFunc([record], body).with_attr("global_symbol", SET_LAUNCHER))
+
+
+def _object_bytes(module: Any) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="tile-") as folder:
+        path = Path(folder) / HOST_OBJECT
+        module.write_to_file(str(path), "o")
+        return path.read_bytes()

@@ -1,0 +1,127 @@
+"""Split a lowered program into device kernels, one a launch, and the host function that launches them in order.
+
+    kernel <name>_kernel[_k](pointers and scalars…)     printed by a backend
+    host   <name>(parameters…)                          packed; for each launch fills an array of `TVMFFIAny` cells, one a
+                                                        kernel parameter, and calls `tile_launch(k, cells, x, y, z)`
+
+A launch of no blocks is skipped. `tile_launch` goes through a pointer that the runtime sets (`device/host.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+from tvm.tirx.buffer import is_buffer_var
+
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import visit
+
+CELL_VALUE = 15
+"""`kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
+LAUNCH = "tile_launch"
+_FAILED = "the kernel could not be launched"
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """One kernel. `func` has the launch nest as its body; `threads` is the block; its name is its `global_symbol`."""
+
+    func: tirx.PrimFunc
+    threads: tuple[int, int, int]
+    shared_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The symbol of the kernel."""
+        return str(self.func.attrs["global_symbol"])
+
+
+@dataclass(frozen=True)
+class SplitProgram:
+    """The halves of one program: the host function, not yet packed, and its kernels in launch order."""
+
+    host: tirx.PrimFunc
+    kernels: tuple[DeviceKernel, ...]
+
+
+def split_launches(func: tirx.PrimFunc) -> SplitProgram:
+    """Move every launch nest of `func` into a kernel of its own."""
+    splitter = _Splitter(str(func.attrs["global_symbol"]))
+    body = visit.mutate(func.body, (S.For, splitter.loop))
+    return SplitProgram(func.with_body(body, func.span), tuple(splitter.kernels))
+
+
+class _Splitter:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.kernels: list[DeviceKernel] = []
+
+    def loop(self, loop: S.For, mutator: Any) -> S.Stmt:
+        if not launch_ir.is_launch(loop):
+            return mutator.default_mutate(loop)
+        number = len(self.kernels)
+        launch = launch_ir.from_stmt(loop)
+        captured = _captured(loop)
+        name = f"{self._name}_{number}" if number else self._name
+        func = tirx.PrimFunc(captured, loop).with_attr("global_symbol", name)
+        self.kernels.append(DeviceKernel(func, launch.threads, launch.shared_bytes))
+        return _call(number, launch, captured)
+
+
+def _captured(loop: S.For) -> list[ir.Var]:
+    """What a launch uses and does not define: buffers first, then scalars, sizes of captured buffers included."""
+    defined = {nested.loop_var for nested in visit.collect(loop, S.For)}
+    for kind, field in ((S.Bind, "var"), (S.AllocBuffer, "buffer"), (E.Let, "var")):
+        defined.update(getattr(node, field) for node in visit.collect(loop.body, kind))
+    found: dict[ir.Var, None] = {}
+
+    def use(var: ir.Var) -> None:
+        if var in defined or var in found:
+            return
+        found[var] = None
+        if is_buffer_var(var):
+            for expr in (*var.shape, *var.strides):
+                for name in visit.collect(expr, ir.Var):
+                    use(name)
+
+    for var in visit.collect(loop.body, ir.Var):
+        use(var)
+    return sorted(found, key=lambda var: not is_buffer_var(var))
+
+
+def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var]) -> S.Stmt:
+    cells, status = tirx.Var(f"cells_{number}", "handle"), tirx.Var(f"status_{number}", "int32")
+    extents = [extent.astype("int64") for extent in launch.grid_extents]
+    extents += [tirx.IntImm("int64", 1)] * (3 - len(extents))
+    call = tirx.call_extern("int32", LAUNCH, tirx.IntImm("int32", number), cells, *extents)
+    done = S.AssertStmt(
+        E.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("RuntimeError"), [ir.StringImm(_FAILED)]
+    )
+    parts: list[S.Stmt] = [
+        S.Bind(cells, tirx.tvm_stack_alloca("tvm_ffi_any", max(1, len(captured)))),
+        *(_pack(cells, position, var) for position, var in enumerate(captured)),
+        S.Bind(status, call),
+        done,
+    ]
+    some = [E.GT(extent, tirx.IntImm("int64", 0)) for extent in extents if not isinstance(extent, tirx.IntImm)]
+    body = visit.sequence(parts, launch.span)
+    for condition in some:
+        body = S.IfThenElse(condition, body, None, launch.span)
+    return body
+
+
+def _pack(cells: ir.Var, position: int, var: ir.Var) -> S.Stmt:
+    """The value half of a cell holds a pointer, or a scalar in the first of its little-endian 8 bytes."""
+    value: ir.Expr = var
+    if is_buffer_var(var):
+        value = var.data
+    elif isinstance(var.ty, ir.PrimType) and str(var.ty.dtype) != "handle":
+        dtype = str(var.ty.dtype)
+        if dtype.startswith(("float", "bfloat")):
+            value = tirx.reinterpret(f"uint{var.ty.dtype.bits}", var)
+        value = value if str(value.ty.dtype) == "int64" else tirx.Cast("int64", value)
+    return S.Evaluate(tirx.tvm_struct_set(cells, position, CELL_VALUE, value))
