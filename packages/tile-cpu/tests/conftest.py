@@ -8,37 +8,17 @@ import pytest
 
 @pytest.fixture(scope="session")
 def build() -> Callable[..., Any]:
-    """Compile hand-written TIR for this machine with TVM's own passes: `build(func) -> callable`."""
-    import tvm
-    from tvm import tirx
+    """Compile a lowered function for this machine: `build(func)` is callable, `build.module()` the last LLVM module."""
+    from tile_core.jit.artifact import CompileRequest
+    from tile_cpu.compiler import build_module
+    from tile_cpu.target import parse_target
 
-    from tile_cpu.llvm.features import host_target
-    from tile_cpu.passes.simplify_indices import simplify_indices
+    request = CompileRequest(parse_target("cpu", {}))
+    modules: list[Any] = []
 
-    mcpu, mattr = host_target()
-    options = {"kind": "llvm", "mcpu": mcpu, "mattr": list(mattr)}
-    target = tvm.target.Target(options, host=options)
-    transform = tirx.transform
-    passes = [
-        transform.FlattenBuffer(),
-        simplify_indices(),
-        transform.VectorizeLoop(True),
-        transform.StorageRewrite(),
-        transform.UnrollLoop(),
-        transform.AnnotateEntryFunc(),
-        transform.SplitHostDevice(),
-        transform.MakePackedAPI(),
-        transform.BF16StorageLegalize(),
-        transform.LowerTVMBuiltin(),
-        transform.LowerIntrin(),
-    ]
+    def compiled(func: Any) -> Any:
+        modules.append(build_module(func.with_attr("global_symbol", "main"), request))
+        return modules[-1]["main"]
 
-    def compiled(func: tirx.PrimFunc) -> Any:
-        func = func.with_attr("global_symbol", "main").with_attr("tirx.noalias", True).with_attr("target", target)
-        module = tvm.ir.transform.Sequential(passes)(tvm.IRModule({"main": func}))
-        built = tvm.get_global_func("target.build.llvm")(module, target)
-        function = built["main"]
-        compiled.module = built  # type: ignore[attr-defined]
-        return function
-
+    compiled.module = lambda: modules[-1]  # type: ignore[attr-defined]
     return compiled

@@ -12,6 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tile_cpu.llvm import amx
+
+# The features of tile registers, which the operating system grants or not.
+_TILES = "amx-"
 # LLVM prefers 256-bit vectors on machines that lowered their clock under 512-bit code; explicit vectors are meant.
 _ALWAYS = ("-prefer-256-bit",)
 
@@ -52,7 +56,7 @@ def facts_of(capabilities: Any) -> CpuFacts:
 
 @functools.cache
 def host_target() -> tuple[str, tuple[str, ...]]:
-    """`(mcpu, mattr)` that make LLVM emit for exactly this machine.
+    """`(mcpu, mattr)` that make LLVM emit for exactly this machine, and the right to use all of it.
 
     >>> mcpu, mattr = host_target()
     >>> all(feature[0] in "+-" for feature in mattr)
@@ -65,6 +69,8 @@ def host_target() -> tuple[str, tuple[str, ...]]:
     implied = _features(mcpu, ())
     read = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
     host = {} if read is None else {str(name): bool(value) for name, value in read().items()}
+    if any(on for name, on in host.items() if name.startswith(_TILES)) and not amx.permitted():
+        host |= {name: False for name in host if name.startswith(_TILES)}
     difference = sorted(("+" if on else "-") + name for name, on in host.items() if on != (name in implied))
     wide = _ALWAYS if _is_x86(_triple()) else ()
     return mcpu, (*difference, *wide)

@@ -1,0 +1,1 @@
+"""Lowerings of tile ops that this backend does better than by portable loops."""

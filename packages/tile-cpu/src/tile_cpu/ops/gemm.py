@@ -1,0 +1,280 @@
+"""`tile.gemm` on register-blocked micro-kernels.
+
+| operands | computed as | where |
+|---|---|---|
+| float32, float64, int32, int64 | themselves | everywhere |
+| bfloat16 | pairs, into float32 | with `bf16_dot`; with `bf16_tile` in matrix tiles |
+| int8, uint8 | groups of four, into int32 | with `int8_dot`; with `int8_tile` in matrix tiles |
+| other floats, other integers | float32, C's dtype | everywhere |
+
+Operands that are not in the computed form are brought into it in a local tile first (`ops/matrices.py`); all others
+are read where they are. Sums run in ascending k within one call, a group in the order of the instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.ir.regions import constant
+from tile_core.ir.visit import sequence
+from tile_core.ops.base import LowerContext, OpCall
+from tile_core.ops.build import Cell, Tile, int32, parallel, serial
+from tile_core.ops.gemm import GEMM, sizes, transposed
+from tile_cpu.llvm import amx
+from tile_cpu.llvm.features import CpuFacts, facts_of
+from tile_cpu.llvm.functions import Function, importing
+from tile_cpu.llvm.gemm_kernels import Block, Dot, Product
+from tile_cpu.llvm.transpose import transpose_kernel
+from tile_cpu.ops import matrices
+from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, cuts
+from tile_cpu.ops.matrices import Matrix, Shifted
+
+_COMPUTED = ("float32", "float64", "int32", "int64")
+_DOTS = {("bfloat16", "float32"): "bf16", ("int8", "int32"): "s8", ("uint8", "int32"): "u8"}
+# Turns an int8 into a uint8 that is 128 more, or a uint8 into an int8 that is 128 less. The sums of products then lack
+# the same number of times the sum of B's column.
+_FLIP = {"s8": -128, "u8": 128}
+
+
+def lower(call: OpCall, context: LowerContext) -> S.Stmt:
+    """Lower `tile.gemm`; dtypes without a micro-kernel take the portable loops."""
+    facts = facts_of(context.capabilities)
+    product = choose(call, facts)
+    if product is None:
+        assert GEMM.lower is not None
+        return GEMM.lower(call, context)
+    if product.dot is None:
+        return _Plain(call, facts, product).lower()
+    return _Grouped(call, facts, product, product.dot).lower()
+
+
+def choose(call: OpCall, facts: CpuFacts) -> Product | None:
+    """How to multiply; `None` where no micro-kernel has the dtypes."""
+    a, b, c = (Tile(call.region(side)).dtype for side in "abc")
+    total = "float64" if "float64" in (a, b, c) else "float32" if c.is_float else str(c)
+    if total not in _COMPUTED:
+        return None
+    clear = constant(call.args["clear_accum"]) == 1
+    kind = _DOTS.get((str(a), total)) if a == b else None
+    if kind and (facts.bf16_dot if kind == "bf16" else facts.int8_dot):
+        return Product(total, kind, clear)
+    return Product(total, "fma" if c.is_float and facts.fma else "mul", clear)
+
+
+def register_tile(facts: CpuFacts, product: Product) -> Block:
+    """A block of C whose accumulators, one row of B and an element of A fit the vector registers."""
+    lanes = facts.lanes(8 * product.align)
+    return Block(8, 2, lanes) if facts.vector_registers >= 32 else Block(4, 2, lanes)
+
+
+class _Plain:
+    """Element by element, in the dtype of the sums."""
+
+    def __init__(self, call: OpCall, facts: CpuFacts, product: Product) -> None:
+        self._call = call
+        self._facts = facts
+        self._product = product
+        self._rows, self._columns, self._depth = sizes(call)
+        self._lanes = facts.lanes(32)
+        self._functions: list[Function] = []
+        self._before: list[S.Stmt] = []
+        self._after: list[S.Stmt] = []
+
+    def lower(self) -> S.Stmt:
+        """The statements of the call."""
+        c = self._sums()
+        clear = self._call.args["clear_accum"]
+        if constant(clear) is None:
+            zeros = matrices.fill(c, self._rows, self._columns)
+            self._before.append(S.IfThenElse(clear, zeros, None, self._call.span))
+        body = self._multiply(c)
+        steps = sequence([*self._before, body, *self._after], self._call.span)
+        return importing(self._functions, steps, self._call.span)
+
+    def _multiply(self, c: Matrix) -> S.Stmt:
+        return self._blocks(Operands(self._left(), self._right(), c), self._columns, self._depth)
+
+    def _blocks(self, operands: Operands, columns: int, depth: int) -> S.Stmt:
+        best = register_tile(self._facts, self._product)
+        return Blocks(operands, self._product, best, self._rows, depth).cover(columns, self._functions)
+
+    def _source(self, side: str) -> Matrix:
+        return Matrix(Tile(self._call.region(side)), side != "c" and transposed(self._call, side))
+
+    def _new(self, rows: int, columns: int, dtype: str, name: str) -> Matrix:
+        made = matrices.local(rows, columns, dtype, name)
+        self._before.append(matrices.allocation(made))
+        return made
+
+    def _sums(self) -> Matrix:
+        """C in the dtype of the sums; another dtype is converted back afterwards."""
+        c = self._source("c")
+        if c.dtype == self._product.dtype and c.contiguous_rows:
+            return c
+        sums = self._new(self._rows, self._columns, self._product.dtype, f"{c.tile.name}_{self._product.dtype}")
+        if not self._product.clear:
+            self._before.append(matrices.convert(c, sums, self._rows, self._columns))
+        self._after.append(matrices.convert(sums, c, self._rows, self._columns))
+        return sums
+
+    def _left(self) -> Matrix:
+        return self._converted(self._source("a"), self._rows, self._depth)
+
+    def _right(self) -> Matrix:
+        b = self._converted(self._source("b"), self._depth, self._columns)
+        if b.contiguous_rows:
+            return b
+        turned = self._new(self._depth, self._columns, self._product.dtype, f"{b.tile.name}_rows")
+        self._before += self._transposed(b, turned)
+        return turned
+
+    def _converted(self, source: Matrix, rows: int, columns: int) -> Matrix:
+        """`source` in the dtype of the sums, in the orientation in which it is stored."""
+        if source.dtype == self._product.dtype:
+            return source
+        shape = (columns, rows) if source.swapped else (rows, columns)
+        made = self._new(*shape, self._product.dtype, f"{source.tile.name}_{self._product.dtype}")
+        self._before.append(matrices.convert(replace(source, swapped=False), made, *shape))
+        return replace(made, swapped=source.swapped)
+
+    def _transposed(self, b: Matrix, target: Matrix) -> list[S.Stmt]:
+        """Fill `target` from a B whose columns are contiguous: whole blocks in registers, edges one by one."""
+        rows, columns, lanes = range(self._depth), range(self._columns), self._lanes
+        whole = (len(rows) - len(rows) % lanes, len(columns) - len(columns) % lanes)
+        if target.dtype.bits != 32 or constant(b.strides[0]) != 1 or 0 in whole or lanes < 4:
+            return [matrices.copy_window(b, target, rows, columns)]
+        steps = [self._turn(b, target, *whole, 1)]
+        if whole[1] < len(columns):
+            steps.append(matrices.copy_window(b, target, rows[: whole[0]], columns[whole[1] :]))
+        if whole[0] < len(rows):
+            steps.append(matrices.copy_window(b, target, rows[whole[0] :], columns))
+        return steps
+
+    def _turn(self, source: Matrix, target: Matrix, rows: int, columns: int, group: int) -> S.Stmt:
+        """Transpose 32-bit elements, which are `group` elements of `source`; `rows` and `columns` are whole blocks."""
+        kernel = transpose_kernel(self._lanes)
+        self._functions.append(kernel)
+        stride = tirx.floordiv(source.strides[1], tirx.IntImm("int64", group))
+
+        def block(row: ir.Expr, column: ir.Expr) -> S.Stmt:
+            from_, to = source.address(row * group, column), target.address(row, column)
+            return kernel.call(from_, stride, to, target.strides[0])
+
+        down, across = (Cut(0, extent // self._lanes, self._lanes) for extent in (rows, columns))
+        return across.each(lambda column: down.each(lambda row: block(row, column)))
+
+
+class _Grouped(_Plain):
+    """Groups of narrow elements, in dot products or matrix tiles."""
+
+    def __init__(self, call: OpCall, facts: CpuFacts, product: Product, dot: Dot) -> None:
+        super().__init__(call, facts, product)
+        self._dot = dot
+        self._steps = -(-self._depth // dot.group)
+
+    def _multiply(self, c: Matrix) -> S.Stmt:
+        if self._in_tiles():
+            return self._tiles(Operands(self._groups_of_a(0), self._groups_of_b(self._columns), c))
+        flip = _FLIP.get(self._product.kind, 0)
+        width = -(-self._columns // self._lanes) * self._lanes
+        bias = self._correction(width, flip) if flip else None
+        self._product = replace(self._product, bias=bias is not None)
+        operands = Operands(self._groups_of_a(flip), self._groups_of_b(width), c, bias)
+        main = self._columns - self._columns % self._lanes
+        parts = [self._blocks(operands, main, self._steps)] if main else []
+        if main < self._columns:
+            parts += self._last_columns(operands, main)
+        return sequence(parts, self._call.span)
+
+    def _in_tiles(self) -> bool:
+        available = self._facts.bf16_tile if self._product.kind == "bf16" else self._facts.int8_tile
+        step = self._dot.group * amx.ROWS
+        return available and not (self._rows % amx.ROWS or self._columns % amx.COLUMNS or self._depth % step)
+
+    def _groups_of_a(self, flip: int) -> Matrix:
+        """A with whole groups in each row and `flip` xored to its elements."""
+        a = self._source("a")
+        width = self._steps * self._dot.group
+        if not flip and a.contiguous_rows and width == self._depth and self._in_groups(a.strides[0]):
+            return a
+        padded = self._new(self._rows, width, a.dtype.tvm, f"{a.tile.name}_groups")
+        self._before.append(matrices.pad_columns(a, padded, self._rows, self._depth, flip=flip))
+        return padded
+
+    def _groups_of_b(self, width: int) -> Matrix:
+        """B with the groups along K in one uint32, `width` columns."""
+        b = self._source("b")
+        packed = self._new(self._steps, width, "uint32", f"{b.tile.name}_groups")
+        # The groups of a B that is stored transposed are neighbours in memory.
+        ready = constant(b.strides[0]) == 1 and self._in_groups(b.strides[1]) and self._depth % self._dot.group == 0
+        if ready and not (self._steps % self._lanes or self._columns % self._lanes):
+            self._before.append(self._turn(b, packed, self._steps, self._columns, self._dot.group))
+        else:
+            self._before.append(matrices.pack_groups(b, packed, self._depth, self._columns, self._dot.group))
+        return packed
+
+    def _in_groups(self, stride: ir.Expr) -> bool:
+        known = constant(stride)
+        return known is not None and known % self._dot.group == 0
+
+    def _correction(self, width: int, factor: int) -> Matrix:
+        """`factor` times the sum of every column of B: what flipping the sign bits of A took from C."""
+        source = self._source("b")
+        bias = self._new(1, width, "int32", f"{source.tile.name}_sums")
+
+        def column(index: list[ir.Expr]) -> S.Stmt:
+            (n,) = index
+            total = Cell.new("total", bias.dtype)
+
+            def step(k: ir.Expr) -> S.Stmt:
+                return total.set(tirx.Add(total.get(), tirx.Cast("int32", source.load(k, n))))
+
+            scaled = tirx.Mul(total.get(), int32(factor))
+            loop = serial(int32(self._depth), step)
+            return sequence([total.declare(), total.set(int32(0)), loop, bias.store(scaled, int32(0), n)])
+
+        self._before.append(parallel([int32(self._columns)], column))
+        return bias
+
+    def _last_columns(self, operands: Operands, first: int) -> list[S.Stmt]:
+        """The columns that do not fill a vector, in a copy of that part of C that does."""
+        count = self._columns - first
+        edge = self._new(self._rows, self._lanes, self._product.dtype, f"{operands.c.tile.name}_edge")
+        c, b = Shifted(operands.c.tile, first=first), Shifted(operands.b.tile, first=first)
+        bias = None if operands.bias is None else Shifted(operands.bias.tile, first=first)
+        into = [] if self._product.clear else [matrices.convert(c, edge, self._rows, count)]
+        calls = self._blocks(Operands(operands.a, b, edge, bias), self._lanes, self._steps)
+        return [*into, calls, matrices.convert(edge, c, self._rows, count)]
+
+    def _tiles(self, operands: Operands) -> S.Stmt:
+        """Matrix tiles, two by two where they go."""
+        configure, release = amx.configure(), amx.release()
+        self._functions += [configure, release]
+        calls = [
+            across.each(partial(self._tile_column, operands, across.size))
+            for across in cuts(self._columns // amx.COLUMNS, 2)
+        ]
+        return sequence([configure.call(), *calls, release.call()], self._call.span)
+
+    def _tile_column(self, operands: Operands, width: int, column: ir.Expr) -> S.Stmt:
+        strips = cuts(self._rows // amx.ROWS, 2)
+        return sequence([down.each(partial(self._tile, operands, (down.size, width), column)) for down in strips])
+
+    def _tile(self, operands: Operands, shape: tuple[int, int], column: ir.Expr, row: ir.Expr) -> S.Stmt:
+        a, b, c = operands.a, operands.b, operands.c
+        kernel = amx.gemm_kernel(*shape, self._product.kind, clear=self._product.clear)
+        self._functions.append(kernel)
+        at_row, at_column = row * amx.ROWS, column * amx.COLUMNS
+        return kernel.call(
+            a.address(at_row, int32(0)),
+            a.strides[0] * self._dot.element_bytes,
+            b.address(int32(0), at_column),
+            b.strides[0] * 4,
+            c.address(at_row, at_column),
+            c.strides[0] * 4,
+            self._depth // (self._dot.group * amx.ROWS),
+        )
