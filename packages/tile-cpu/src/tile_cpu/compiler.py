@@ -45,7 +45,6 @@ Step = Callable[[Any], Any]
 POOL_OBJECT = "pool.o"
 
 
-
 def _each(step: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Step:
     """A pass over functions as a pass over a module."""
     return lambda module: _module(tuple(step(func) for func in module.functions.values()))

@@ -1,7 +1,8 @@
 """Bits of bfloat16 and of the 8-bit floats to float32 and back, as plain integer code that works on vectors.
 
 TVM's own expansions lose NaN (bfloat16), and zero, subnormals, NaN and infinities (8 bits). The rules are those of
-`tile_core.dtypes.casts`: to nearest, ties to even; overflow gives the largest finite value for 8 bits, infinity for bfloat16.
+`tile_core.dtypes.casts`: to nearest, ties to even; overflow gives the largest finite value for 8 bits, infinity for
+bfloat16.
 """
 
 from __future__ import annotations

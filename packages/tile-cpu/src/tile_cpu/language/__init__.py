@@ -8,7 +8,7 @@ from tile_core.language import dialect
 
 DIALECT = dialect("CPU", __name__, {"tile_cpu.language.kernel": ("Kernel",)})
 
-__all__ = list(DIALECT.exports)  # noqa: PLE0605 - the names are data, resolved on first use
+__all__ = list(DIALECT.exports)
 
 
 def __getattr__(name: str) -> Any:

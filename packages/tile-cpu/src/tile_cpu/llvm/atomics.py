@@ -31,7 +31,7 @@ def supports(dtype: str) -> bool:
 
 
 def rmw(kind: str, dtype: str, bits: int, order: int) -> Function:
-    """`old = *address; *address = kind(old, operand)` in one step. The operand and the result are the element's bits."""
+    """`old = *address; *address = kind(old, operand)` in one step; operand and result are the element's bits."""
     symbol = f"tile_atomic_{kind}_{dtype}_{order}"
     integer = f"i{bits}"
     element = _FLOATS.get(dtype, integer)

@@ -1,7 +1,8 @@
 """Call the C library for functions that TVM's code generator does not have, or computes by formulas that lose digits.
 
-Measured against the C library: TVM's `atanh` is off by thousands of ulp in float32, its float64 `tanh` of a small number is 0, and its float64
-`exp10` multiplies the exponent by a rounded constant. The library is in every process, so the compiled object needs nothing more.
+Measured against the C library: TVM's `atanh` is off by thousands of ulp in float32, its float64 `tanh` of a small
+number is 0, and its float64 `exp10` multiplies the exponent by a rounded constant. The library is in every process,
+so the compiled object needs nothing more.
 """
 
 from __future__ import annotations

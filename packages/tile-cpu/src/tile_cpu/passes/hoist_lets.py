@@ -1,7 +1,8 @@
 """Turn `let` expressions into names bound by statements.
 
-TVM's code generator refuses a `let` whose value contains another one: its analyzer then meets the inner name twice. A `let` in a branch of
-`if_then_else` must stay there, because the branch may not be evaluated; inside of it, the names are put in a chain.
+TVM's code generator refuses a `let` whose value contains another one: its analyzer then meets the inner name twice. A
+`let` in a branch of `if_then_else` must stay there, because the branch may not be evaluated; inside of it, the names
+are put in a chain.
 """
 
 from __future__ import annotations

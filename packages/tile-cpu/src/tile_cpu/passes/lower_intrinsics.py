@@ -1,6 +1,6 @@
-"""Turn the intrinsics that tile ops leave into what LLVM can call: atomics into imported IR, printing into a call back to Python.
+"""Turn the intrinsics that tile ops leave into what LLVM can call.
 
-A block is one program, so barriers between its threads order nothing and are dropped.
+Atomics become imported IR, printing a call back to Python. A block is one program, so barriers between its threads order nothing and are dropped.
 """
 
 from __future__ import annotations

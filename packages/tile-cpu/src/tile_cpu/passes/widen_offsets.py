@@ -1,7 +1,7 @@
 """Compute the offset of an element in 64 bits where a buffer is, or may be, too large for 32.
 
-`FlattenBuffer` multiplies indices by strides in the type of the indices, so they are widened before it. Runs after vectorisation: the
-passes before it see indices as the author wrote them.
+`FlattenBuffer` multiplies indices by strides in the type of the indices, so they are widened before it. Runs after
+vectorisation: the passes before it see indices as the author wrote them.
 """
 
 from __future__ import annotations

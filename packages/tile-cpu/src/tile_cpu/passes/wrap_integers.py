@@ -1,9 +1,10 @@
 """Integer data wraps around; index arithmetic does not.
 
-TVM's code generator tells LLVM that 32- and 64-bit sums and products never overflow, and LLVM then decides `x + 1 > x` without looking.
-For indices that is true and makes addresses cheap. For values it is not: numpy and torch wrap, and hashes depend on it. So sums,
-differences and products that are stored, that read memory, or that are unsigned become calls to one-line LLVM functions without the
-promise, which are inlined. Unsigned ones of every width do, because TVM's analyzer refuses a constant `0 - 1`.
+TVM's code generator tells LLVM that 32- and 64-bit sums and products never overflow, and LLVM then decides `x + 1 >
+x` without looking. For indices that is true and makes addresses cheap. For values it is not: numpy and torch wrap,
+and hashes depend on it. So sums, differences and products that are stored, that read memory, or that are unsigned
+become calls to one-line LLVM functions without the promise, which are inlined. Unsigned ones of every width do,
+because TVM's analyzer refuses a constant `0 - 1`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,43 @@
+"""What the pass tests share: contexts with made-up facts, and access to parts of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tile_core.passes.base import PassContext
+from tile_core.targets import Capabilities
+
+DTYPES = frozenset({"float32", "int32"})
+
+
+def _context(**facts: Any) -> PassContext:
+    backend = SimpleNamespace(name="made-up", op_lowerings={})
+    return PassContext(None, Capabilities(vector_bytes=16, dtypes=DTYPES, **facts), backend)
+
+
+@pytest.fixture
+def context() -> PassContext:
+    """A target whose blocks have no threads."""
+    return _context()
+
+
+@pytest.fixture
+def simt() -> PassContext:
+    """A target with threads and 1024 bytes of shared memory."""
+    return _context(threads=True, max_threads=256, warp_size=32, shared_bytes=1024)
+
+
+@pytest.fixture
+def lowered(context: PassContext) -> Callable[..., Any]:
+    """Run the passes up to, not including, `legalize_bounds`."""
+    from tile_core.passes.lower_scalar_ops import LowerScalarOps
+    from tile_core.passes.lower_tile_ops import LowerTileOps
+
+    def run(func: Any) -> Any:
+        return LowerScalarOps()(LowerTileOps()(func, context), context)
+
+    return run
