@@ -100,9 +100,11 @@ def test_an_installed_backend_of_another_kind_that_failed_says_so(install: Any) 
 
 def test_an_unknown_kind_lists_what_exists(install: Any) -> None:
     install("tile-good", "good", kinds=("good", "fine"))
+    install("tile-bad", "bad", "import a_module_that_is_not_there")
     with pytest.raises(UnknownTargetError) as caught:
         manager.registry().backend_of_kind("gooood")
     assert "fine, good" in caught.value.remedy
+    assert "bad (tile-bad 1.2) failed to import" in caught.value.remedy
 
 
 def test_the_entry_point_has_the_name_of_the_backend(install: Any) -> None:

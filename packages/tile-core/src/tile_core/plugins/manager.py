@@ -107,8 +107,16 @@ class Registry:
         kinds = sorted(k for b in self.backends().values() for k in b.target_kinds)
         raise UnknownTargetError(
             f"no backend compiles for target kind {kind!r}",
-            remedy=f'installed backends compile for: {", ".join(kinds) or "nothing"}; "auto" chooses among them',
+            remedy=f'installed backends compile for: {", ".join(kinds) or "nothing"}; "auto" chooses among them'
+            + self._unusable(),
         )
+
+    def _unusable(self) -> str:
+        """The plugins that are installed but cannot be used, for messages."""
+        broken = [f"{plugin.name} ({plugin.origin}) failed to import" for plugin in self.failures()]
+        usable = self.backends()
+        clashing = [f"{p.name} ({p.origin}) clashes" for p in self.plugins if p.backend and p.name not in usable]
+        return "".join(f"; {text}" for text in (*broken, *clashing))
 
     def _broken_or_missing(self, kind: str) -> TileError:
         distribution = known_backends()[kind]
