@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tile_core.dtypes import DType
-from tile_core.interpreter.arithmetic import FLOAT32, Function, Value, converter
+from tile_core.interpreter.arithmetic import FLOAT32, Function, Value, converter, where
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -25,7 +25,7 @@ def _round_half_away(x: Value) -> Value:
 def _sigmoid(x: Value) -> Value:
     # exp of a negative number never overflows.
     small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(np.asarray(x).dtype)
+    return where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(np.asarray(x).dtype)
 
 
 def _exp10(x: Value) -> Value:
@@ -45,7 +45,7 @@ def _erf_of(x: Value) -> Value:
 def _pow(x: Value, y: Value) -> Value:
     # Where one exponent serves all elements and is 0.5, numpy takes the square root: NaN for -inf, -0 for -0.
     root = (np.asarray(y) == 0.5) & (np.isneginf(x) | (np.asarray(x) == 0))
-    return np.where(root, np.abs(x), np.power(x, y)).astype(np.asarray(x).dtype)
+    return where(root, np.abs(x), np.power(x, y)).astype(np.asarray(x).dtype)
 
 
 def _ldexp(x: Value, exponent: Value) -> Value:

@@ -22,8 +22,7 @@ from tile_core.interpreter.storage import Storage
 
 @dataclass
 class Access:
-    """Which iteration used which element: row-major numbers of both, and the values if they were written, one row a
-    use."""
+    """Which iteration used which element: row-major numbers of both, and what was written, one row a use."""
 
     elements: Array
     iterations: Array

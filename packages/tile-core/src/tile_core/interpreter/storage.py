@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,21 +33,18 @@ class Storage:
     undefined: str = ""
     borrowed: Array | None = None
     lender: Storage | None = None
+    places: tuple[int, ...] = field(init=False)
+    """The shape of what has an index: the axes of `space` and of the buffer."""
+    shape: tuple[int, ...] = field(init=False)
+    """The buffer's own shape."""
+    guarded: bool = field(init=False)
+    """Whether accesses beyond it are guarded by the language rather than wrong."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The buffer's own shape."""
-        return self.places[len(self.space.shape) :]
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        """The shape of what has an index: the axes of `space` and of the buffer."""
-        return self.data.shape[:-1] if self.dtype.is_vector else self.data.shape
-
-    @property
-    def guarded(self) -> bool:
-        """Whether accesses beyond it are guarded by the language rather than wrong."""
-        return self.scope == "global"
+    def __post_init__(self) -> None:
+        # Asked at every access, so not computed there.
+        self.places = self.data.shape[:-1] if self.dtype.is_vector else self.data.shape
+        self.shape = self.places[len(self.space.shape) :]
+        self.guarded = self.scope == "global"
 
     def settle(self) -> None:
         """Stop tracking once every element is written; called after writes that may have been the last."""

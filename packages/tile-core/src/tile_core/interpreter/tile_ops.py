@@ -21,6 +21,8 @@ from tile_core.ops.base import OpCall, Operand, op_name, view
 from tile_core.ops.build import Tile
 from tile_core.ops.copy import axes
 
+COPIES = ("tile.copy", "tile.async_copy")
+
 
 def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
     """The function that carries out a tile op.
@@ -63,6 +65,8 @@ def _compile(call: OpCall, scope: Scope) -> Executor:
         if operand.access == "value"
     }
 
+    unpadded = _unpadded_axes(call)
+
     def run(state: State) -> None:
         views = {operand: region(state) for operand, region in regions.items()}
         arguments: dict[str, Any] = {name: value(state) for name, value in values.items()}
@@ -73,7 +77,7 @@ def _compile(call: OpCall, scope: Scope) -> Executor:
         for operand, found in views.items():
             if "w" in operand.access:
                 found.write_back()
-                found.mark_written(_written_extents(call, views))
+                found.mark_written(_written_extents(unpadded, arguments))
 
     return run
 
@@ -87,15 +91,22 @@ def _check_reads(
             found.require_written(state, scope.site(call.region(operand.name).source))
 
 
-def _written_extents(call: OpCall, views: dict[Operand, RegionView]) -> tuple[int, ...] | None:
-    """How much of its destination a copy writes, where that can be less than all of it: a shorter source."""
-    if call.op.name != "tile.copy":
-        return None
-    shapes = {operand.name: found.values.shape for operand, found in views.items()}
+def _unpadded_axes(call: OpCall) -> list[tuple[int, int | None]]:
+    """Axes of a copy's destination of which only as much is written as the source has, with the source's axis."""
+    if call.op.name not in COPIES:
+        return []
     src, dst = Tile(call.region("src")), Tile(call.region("dst"))
-    extents = list(shapes["dst"])
-    for chosen, padded in zip(axes(src, dst), axes(src, dst, to_tile=True), strict=True):
-        if chosen.dst is not None and not chosen.extent.same_as(padded.extent):
-            have = 1 if chosen.src is None else shapes["src"][chosen.src]
-            extents[chosen.dst] = min(extents[chosen.dst], have)
+    return [
+        (chosen.dst, chosen.src)
+        for chosen, padded in zip(axes(src, dst), axes(src, dst, to_tile=True), strict=True)
+        if chosen.dst is not None and not chosen.extent.same_as(padded.extent)
+    ]
+
+
+def _written_extents(unpadded: list[tuple[int, int | None]], arguments: dict[str, Any]) -> tuple[int, ...] | None:
+    if not unpadded:
+        return None
+    extents, source = list(arguments["dst"].shape), arguments["src"].shape
+    for dst, src in unpadded:
+        extents[dst] = min(extents[dst], 1 if src is None else source[src])
     return tuple(extents)
