@@ -150,8 +150,12 @@ def test_what_a_dead_writer_left_is_removed(cache):
     old.mkdir()
     young.mkdir()
     os.utime(old, (1, 1))
-    cache.evict(1 << 40)
+    cache.put(KEY, ARTIFACT)
     assert not old.exists()
+    os.utime(young, (1, 1))
+    cache.evict(1 << 40)
+    assert not young.exists()
+    young.mkdir()
     assert young.exists()
     assert cache.get(KEY) == ARTIFACT
 

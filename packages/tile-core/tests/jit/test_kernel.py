@@ -190,6 +190,22 @@ def test_scalars(fake, programs, factor):
     assert torch.equal(out, a * float(factor))
 
 
+def test_a_number_that_no_float_reaches(fake, programs):
+    a, _, out = vectors(5)
+    kernel = tl.compile(programs.scale(5))
+    kernel(a, 10**30, out)
+    assert torch.equal(out, a * 1e30)
+    with pytest.raises(errors.ArgumentValueError, match="beyond every value of float32"):
+        kernel(a, 10**400, out)
+
+
+def test_a_byte_order_that_is_not_the_machines(fake, programs):
+    a, b, c = (tensor.numpy() for tensor in vectors(5))
+    swapped = b.astype(b.dtype.newbyteorder())
+    with pytest.raises(errors.ArgumentDtypeError, match=r"`B`.*expected dtype float32, got [<>]f4"):
+        tl.compile(programs.add(5))(a, swapped, c)
+
+
 @pytest.mark.parametrize("factor", ["2", None, [2.0], torch.tensor(2.0)])
 def test_what_is_no_scalar(fake, programs, factor):
     a, _, out = vectors(5)

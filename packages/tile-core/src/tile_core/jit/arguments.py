@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from tile_core.dtypes import DType
 from tile_core.errors.runtime import (
     ArgumentDeviceError,
     ArgumentDtypeError,
@@ -31,6 +32,7 @@ from tile_core.errors.runtime import (
 from tile_core.jit.extents import Extent
 from tile_core.jit.signature import PointerParam, ScalarParam, Signature, TensorParam, storage_bits
 
+_INT64 = 1 << 63
 _NATIVE_NUMPY = frozenset("biuf")
 _BOOL = 6
 _WHOLE = (0, 1, _BOOL)
@@ -62,7 +64,8 @@ def describe(value: Any) -> Facts | None:
         size = value.dtype.itemsize
         strides = tuple(stride // size if stride % size == 0 else -1 for stride in value.strides)
         address = value.__array_interface__["data"][0]
-        return Facts(value.dtype.name, value.shape, strides, "cpu", address, bool(value.flags.writeable))
+        dtype = value.dtype.name if value.dtype.isnative else value.dtype.str
+        return Facts(dtype, value.shape, strides, "cpu", address, bool(value.flags.writeable))
     if isinstance(value, tvm_ffi.Tensor) or hasattr(type(value), "__dlpack__"):
         return _describe_foreign(value)
     return None
@@ -173,8 +176,8 @@ class _Check:
                 raise self.fail(
                     ArgumentDtypeError, text, f"pass an int8 or uint8 tensor with {param.per_storage} values a byte"
                 )
-        elif facts.dtype != param.dtype:
-            raise self.fail(ArgumentDtypeError, f"expected dtype {param.dtype}, got {facts.dtype}")
+        elif facts.dtype != DType(param.dtype).carrier:
+            raise self.fail(ArgumentDtypeError, f"expected dtype {DType(param.dtype).carrier}, got {facts.dtype}")
 
     def same_device(self, facts: Facts) -> None:
         kind = facts.device.partition(":")[0]
@@ -199,6 +202,8 @@ class _Check:
         whole = dtype.type_code in _WHOLE
         if number is None or (whole and not isinstance(number, int)):
             raise self.fail(ArgumentTypeError, f"expected a number of dtype {param.dtype}, got {_kind(value)}")
+        if not whole and abs(number) > sys.float_info.max and isinstance(number, int):
+            raise self.fail(ArgumentValueError, f"{number} is beyond every value of {param.dtype}")
         if whole and dtype.type_code != _BOOL:
             self.in_range(param, int(number), dtype)
             self.values[param.name] = int(number)
@@ -208,7 +213,7 @@ class _Check:
         signed = dtype.type_code == 0
         low = -(1 << (dtype.bits - 1)) if signed else 0
         # Numbers travel to the entry as int64, which bounds uint64 parameters as well.
-        high = min((1 << (dtype.bits - signed)) - 1, (1 << 63) - 1)
+        high = min((1 << (dtype.bits - signed)), _INT64) - 1
         if not low <= number <= high:
             raise self.fail(ArgumentValueError, f"{number} does not fit {param.dtype}, whose range is {low} to {high}")
 
@@ -321,8 +326,11 @@ def adapt(signature: Signature, arguments: Mapping[int, Any]) -> tuple[Any, ...]
 def _adapt(param: Any, value: Any) -> Any:
     if isinstance(param, TensorParam):
         return exportable(value if value.flags.writeable else value.copy()) if isinstance(value, np.ndarray) else value
-    carried = isinstance(value, np.integer | np.floating) or not isinstance(value, np.generic)
-    return value if carried else as_number(value)
+    if isinstance(value, np.integer | np.floating) or not isinstance(value, np.generic | int):
+        return value
+    number = as_number(value)
+    # An int that does not fit 64 bits is right for a float parameter only.
+    return float(value) if isinstance(number, int) and not -_INT64 <= number < _INT64 else number
 
 
 def as_number(value: Any) -> int | float | None:
@@ -340,8 +348,13 @@ def exportable(array: Any) -> Any:
     """A numpy array, or a torch view of its memory where numpy cannot export the dtype through DLPack."""
     if array.dtype.kind in _NATIVE_NUMPY and array.dtype.isbuiltin == 1:
         return array
-    import torch
-
+    try:
+        import torch
+    except ImportError:
+        raise ArgumentTypeError(
+            f"numpy cannot hand an array of dtype {array.dtype.name} to another library",
+            remedy="install torch, through which it is passed",
+        ) from None
     from tile_core.dtypes import as_dtype
 
     raw = torch.from_numpy(array.view(f"u{array.dtype.itemsize}"))

@@ -105,14 +105,12 @@ class DiskCache:
         return self.root / _LAYOUT / key[:2] / key
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Last use, size and place of each entry. What dead writers left behind is removed on the way."""
-        for path in (self.root / _LAYOUT).glob("*/*"):
+        """Last use, size and place of each entry."""
+        for directory in (self.root / _LAYOUT).glob("*"):
+            _remove_abandoned(directory)
+        for path in (self.root / _LAYOUT).glob("*/[!.]*"):
             with suppress(OSError):
                 status = path.stat()
-                if path.name.startswith(_STAGING):
-                    if time.time() - status.st_mtime > _ABANDONED_AFTER_S:
-                        shutil.rmtree(path, ignore_errors=True)
-                    continue
                 size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
                 yield status.st_mtime, size, path
 
@@ -121,6 +119,7 @@ class DiskCache:
         self.root.mkdir(parents=True, exist_ok=True)
         _make_private(self.root / _LAYOUT)
         _make_private(entry.parent)
+        _remove_abandoned(entry.parent)
         staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=entry.parent))
         try:
             _write(staging, artifact)
@@ -209,6 +208,14 @@ def _discard(entry: Path) -> None:
         grave = tempfile.mkdtemp(prefix=_STAGING, dir=entry.parent)
         entry.rename(Path(grave) / "entry")
         shutil.rmtree(grave, ignore_errors=True)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove what writers that died left behind: nobody needs an hour for an entry."""
+    for path in directory.glob(f"{_STAGING}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_AFTER_S:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _make_private(directory: Path) -> None:

@@ -94,7 +94,7 @@ def compile(  # noqa: A001 - the language's own name for it
     key = kernel_key(func, request)
     loaded, origin = _load(func, request, backend, key)
     capabilities = resolve(backend.capabilities)(request.target)
-    device = capabilities.facts.get("device")
+    device = None if execution == "emulate" else capabilities.facts.get("device")
     kernel = JITKernel(func, request, loaded, signature, outputs, key=key, device=device)
     if settings.debug >= 1 if verbose is None else verbose:
         _tell(kernel, origin, time.perf_counter() - start)

@@ -18,6 +18,7 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.dtypes import DType
 from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.ir import visit
 from tile_core.ir.asserts import KERNEL_ASSERTION
@@ -66,12 +67,13 @@ tvm_ffi.register_error(REFUSED, ArgumentRefused)
 tvm_ffi.register_error(KERNEL_ASSERTION, DeviceAssertError)
 
 
-def packed_entry(func: Any, *, device_type: int = DEVICE_HOST) -> Any:
+def packed_entry(func: Any, *, device_type: int = DEVICE_HOST, device_id: Any = None) -> Any:
     """The packed function of a lowered function: a drop-in for TVM's `MakePackedAPI`.
 
     Args:
         func: a `tirx.PrimFunc` over buffers, scalars and pointers, lowered as far as `MakePackedAPI` wants it.
         device_type: the DLPack device type on which tensors must be; 1 is the host.
+        device_id: an int32 variable of the body that gets the number of the tensors' device, -1 where there are none.
 
     Returns:
         A `tirx.PrimFunc` with the calling convention of packed functions and the symbol `__tvm_ffi_<name>`; returns 0.
@@ -79,14 +81,15 @@ def packed_entry(func: Any, *, device_type: int = DEVICE_HOST) -> Any:
     Raises:
         UnsolvableExtentError, UnsupportedParameterError: as `read_signature`.
     """
-    return _Entry(func, device_type).build()
+    return _Entry(func, device_type, device_id).build()
 
 
 class _Entry:
     """Builds one entry. Statements are appended in an order in which each only uses what was checked before it."""
 
-    def __init__(self, func: Any, device_type: int) -> None:
+    def __init__(self, func: Any, device_type: int, device_id_var: Any) -> None:
         self.func = func
+        self.device_id_var = device_id_var
         self.signature = read_signature(func)
         self.device_type = device_type
         self.stmts: list[Any] = []
@@ -126,6 +129,8 @@ class _Entry:
         default = ir.StringImm("default")
         run = S.AttrStmt(default, "device_type", i32(self.device_type), run)
         run = S.AttrStmt(default, "device_id", i32(0) if self.device_id is None else self.device_id, run)
+        if self.device_id_var is not None:
+            self.define(self.device_id_var, i32(-1) if self.device_id is None else self.device_id)
         whole = S.SeqStmt([*self.stmts, run, S.Return(i32(0))])
         handle = tirx.Var("self_handle", "handle")
         result = tirx.Var("result", "handle")
@@ -209,7 +214,7 @@ class _Tensor:
         entry.require([some([*tensor, tirx.EQ(kind, i32(_NONE))] if param.optional else tensor)])
         value = tirx.tvm_struct_get(entry.args, position, _ANY_VALUE, handle_type())
         cell = tirx.handle_add_byte_offset(value, _TENSOR_CELL)
-        self.handle = entry.bind(f"{param.name}handle_type", choose(tensor[0], cell, value))
+        self.handle = entry.bind(f"{param.name}_handle", choose(tensor[0], cell, value))
         self.kind = kind
 
     def field(self, field: int, dtype: Any) -> Any:
@@ -231,7 +236,7 @@ class _Tensor:
     def open(self) -> None:
         """Check rank, dtype and device, read the extents, and bind the symbols that stand here first."""
         entry = self.entry
-        dtype = tvm_ffi.dtype(str(self.var.ty.dtype))
+        dtype = DType(str(self.var.ty.dtype)).carrier
         bits, lanes = tirx.Cast("int32", self.field(_BITS, "uint8")), tirx.Cast("int32", self.field(_LANES, "uint16"))
         checks = [
             tirx.EQ(self.field(_NDIM, "int32"), i32(self.rank)),
