@@ -32,7 +32,7 @@ def launch(grid: list[Any], extents: list[Any], body: Any) -> Any:
 
 
 def text(params: list[Any], body: Any, **options: Any) -> str:
-    return print_function(tirx.PrimFunc(params, body).with_attr("global_symbol", "kernel"), C, **options).source
+    return print_function(tirx.PrimFunc(params, body).with_attr("global_symbol", "run"), C, **options).source
 
 
 I, J, N = (tirx.Var(name, "int32") for name in "ijn")
@@ -70,7 +70,7 @@ def test_a_whole_function_reads_like_c() -> None:
     )
     nest, _ = launch([bx], [N], body)
     assert text([a], nest).split("\n\n", 1)[1] == (
-        "void kernel(float* A, int32_t n) {\n"
+        "void run_kernel(float* A, int32_t n) {\n"
         "  for (int32_t bx = 0; bx < n; ++bx) {\n"
         "    float tile[8];\n"
         "    float total;\n"
@@ -206,9 +206,9 @@ def test_a_language_is_extended_by_tables() -> None:
     )
     tile = tirx.decl_buffer((4,), "int32", "tile", scope="shared")
     body = S.SeqStmt([S.AllocBuffer(tile), loop(I, 4, store(I, I), S.ForKind.UNROLLED)])
-    source = print_function(tirx.PrimFunc([OUT], body).with_attr("global_symbol", "kernel"), other).source
+    source = print_function(tirx.PrimFunc([OUT], body).with_attr("global_symbol", "run"), other).source
     assert source.endswith(
-        "KERNEL kernel(int* out) {\n"
+        "KERNEL run_kernel(int* out) {\n"
         "  SHARED int tile[4];\n"
         "#pragma unroll\n"
         "  for (int i = 0; i < 4; ++i) {\n"
