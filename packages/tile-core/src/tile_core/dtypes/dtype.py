@@ -233,6 +233,16 @@ class DType(str):  # noqa: SLOT000 - there is one object a type
             raise DTypeMappingError(f"{self} has no torch dtype", remedy="declare the tensor as uint8 and use T.view")
         return found
 
+    @cached_property
+    def carrier(self) -> DType:
+        """The dtype of tensors that are passed for this type: its own, but for types that share another's memory.
+
+        >>> DType("float8_e4m3").carrier, DType("tfloat32").carrier, DType("float16").carrier
+        (DType('float8_e4m3fn'), DType('float32'), DType('float16'))
+        """
+        shared = None if self.is_vector or self.bits < 8 else ROWS[self][6]
+        return self if shared is None else DType(shared)
+
     def as_torch(self) -> Any:
         """The same as `torch`."""
         return self.torch
