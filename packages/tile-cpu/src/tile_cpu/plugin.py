@@ -16,7 +16,7 @@ def tile_register_backend() -> Backend:
         parse_target="tile_cpu.target:parse_target",
         capabilities="tile_cpu.target:capabilities",
         pipeline_edits="tile_cpu.pipeline:edits",
-        op_lowerings={"tile.gemm": "tile_cpu.ops.gemm:lower"},
+        op_lowerings={"tile.gemm": "tile_cpu.ops.gemm:lower", "tile.reduce": "tile_cpu.ops.reduce:lower"},
         compiler="tile_cpu.compiler:compile_program",
         runtime="tile_cpu.runtime:load",
     )
