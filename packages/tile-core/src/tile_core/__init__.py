@@ -8,7 +8,6 @@ importing this package imports neither TVM nor numpy nor torch. `jit` alone is b
 from __future__ import annotations
 
 import importlib
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from tile_core.jit.jit import jit
@@ -58,6 +57,8 @@ __all__ = [*_NAMES, *_MODULES, "__version__", "jit"]  # noqa: PLE0604 - the tabl
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib import metadata
+
         return metadata.version("tile-core")
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")

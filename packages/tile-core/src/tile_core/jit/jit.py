@@ -8,16 +8,17 @@ and is looked at on first use, so that decorating costs nothing and imports noth
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
+import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from tile_core.errors.runtime import CompileTimeArgumentError, NotAKernelError, OutIdxError
 from tile_core.jit.freeze import freeze
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tile_core.jit.artifact import Execution
     from tile_core.jit.compile import OutIdx
     from tile_core.jit.kernel import JITKernel
@@ -161,7 +162,7 @@ _OPTIONS = frozenset({"out_idx", "target", "pass_configs", "compile_flags", "exe
 
 
 def _decorate(func: Any, options: Mapping[str, Any]) -> JITFunction:
-    if not inspect.isfunction(func):
+    if not isinstance(func, types.FunctionType):
         raise NotAKernelError(
             f"jit decorates a function, got {type(func).__name__}",
             remedy="a @T.prim_func is compiled with tile_core.compile",
@@ -189,6 +190,8 @@ class LazyMode:
     """A factory: one kernel for each set of compile-time arguments, kept as long as the factory lives."""
 
     def __init__(self, func: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        import inspect
+
         self._func = func
         self._options = options
         self._signature = inspect.signature(func)
