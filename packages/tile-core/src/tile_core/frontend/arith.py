@@ -200,13 +200,20 @@ def _computed_in(symbol: str, dtype: DType) -> DType:
 
 def _node(symbol: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
     if symbol == "/":
-        return tirx.Div(a, b)
+        return _divided(a, b)
     for table in (ARITHMETIC, COMPARISON, DIVISION):
         if symbol in table:
             return table[symbol](a, b)
     if symbol in BITWISE:
         return _logical(symbol, a, b) if dtype_of(a) is BOOL else BITWISE[symbol](a, b)
     return SHIFT[symbol](a, b)
+
+
+def _divided(a: ir.Expr, b: ir.Expr) -> ir.Expr:
+    """`a / b` of floats. TVM takes no division by a constant 0; multiplying by the infinity of its sign is the same."""
+    if isinstance(b, tirx.FloatImm) and b.value == 0:
+        return tirx.Mul(a, tirx.FloatImm(b.ty, math.copysign(math.inf, b.value)))
+    return tirx.Div(a, b)
 
 
 def _logical(symbol: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
