@@ -1,45 +1,60 @@
-"""From a tile program to CUDA C++ and, for emulated execution, to code that runs on the host."""
+"""From a tile program to CUDA C++, and from there to a cubin or, for emulated execution, to code for the host."""
 
 from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tile_core.device import split_launches
+from tile_core.device import HOST_OBJECT, host_object, split_launches
 from tile_core.emulator.artifact import EmulatedLanguage, emulated_artifact
-from tile_core.errors import CodeGenerationUnimplementedError
+from tile_core.jit.artifact import Artifact
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
+from tile_core.printer import source_of
+from tile_cuda.nvrtc import compile_cubin
 from tile_cuda.printer import print_kernel
+from tile_cuda.runtime import CUBIN
 from tile_cuda.target import capabilities
 
 if TYPE_CHECKING:
     from tvm import tirx
 
-    from tile_core.jit.artifact import Artifact, CompileRequest
+    from tile_core.jit.artifact import CompileRequest
 
 
-def refusal(target: Any) -> CodeGenerationUnimplementedError:
-    """The error for an attempt to run a kernel on `target` itself."""
-    return CodeGenerationUnimplementedError(
-        f"tile-cuda prints kernels for {target} and emulates them, but does not launch them on a GPU yet",
-        remedy='run them on the host: execution="emulate", or target="cpu"',
-    )
+DEVICE_CUDA = 2
+"""The DLPack number of CUDA devices."""
 
 
 def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
-    """Compile `program` for the GPU that `request.target` names.
+    """Compile `program` for the GPU that `request.target` names; neither a GPU nor a driver is needed.
 
     Raises:
         TileError: the program is refused by a pass or by the printer.
-        CodeGenerationUnimplementedError: native execution was asked for.
+        MissingNvrtcError, DeviceCompilerError: as `compile_cubin`.
+        MissingCompilerError, EmulatorCompilerError: for emulated execution, as `emulated_artifact`.
     """
     lowered, report = lower(program, request, backend("cuda"))
     split = split_launches(lowered)
     printed = [print_kernel(kernel, request.target) for kernel in split.kernels]
-    if request.execution != "emulate":
-        raise refusal(request.target)
-    include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
-    warp = capabilities(request.target).warp_size
-    return emulated_artifact(split, printed, EmulatedLanguage("cuda_emulator.h", include, warp), report)
+    if request.execution == "emulate":
+        include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
+        warp = capabilities(request.target).warp_size
+        return emulated_artifact(split, printed, EmulatedLanguage("cuda_emulator.h", include, warp), report)
+    source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
+    kernels = [
+        {
+            "name": kernel.name,
+            "threads": list(kernel.threads),
+            "shared_bytes": kernel.shared_bytes,
+            "parameters": len(kernel.func.params),
+        }
+        for kernel in split.kernels
+    ]
+    cubin = compile_cubin(source, request.target.option("arch"), symbol, request.compile_flags)
+    return Artifact(
+        files={CUBIN: cubin, HOST_OBJECT: host_object(split, DEVICE_CUDA)},
+        kernel_source=source,
+        report={**report, "symbol": symbol, "kernels": kernels},
+    )

@@ -1,23 +1,213 @@
-"""Loading compiled kernels: emulated ones on the host; launches on a GPU do not exist yet."""
+"""Loading compiled kernels, on a GPU or emulated on the host.
+
+A kernel is launched by machine code (`launch.ll`) on the device of its tensors and on the stream on which the caller
+works there; Python is entered once a device, to load the module.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import json
+import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from tile_core.device import HOST_OBJECT, SET_LAUNCHER
 from tile_core.emulator import load_emulated
-from tile_cuda.compiler import refusal
+from tile_cuda.errors import LaunchError
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
+
+CUBIN = "kernel.cubin"
+_DEVICES = 64
+_STATIC_SHARED_LIMIT = 48 * 1024
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_PREPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+
+
+class _Device(ctypes.Structure):
+    """`%device` of `launch.ll`."""
+
+    _fields_ = (("context", ctypes.c_void_p), ("kernels", ctypes.c_void_p))
+
+
+class _Kernel(ctypes.Structure):
+    """`%kernel` of `launch.ll`."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("x", ctypes.c_int),
+        ("y", ctypes.c_int),
+        ("z", ctypes.c_int),
+        ("shared_bytes", ctypes.c_int),
+        ("parameters", ctypes.c_int),
+    )
+
+
+class _Record(ctypes.Structure):
+    """`%record` of `launch.ll`."""
+
+    _fields_ = (
+        ("launch_kernel", ctypes.c_void_p),
+        ("get_current", ctypes.c_void_p),
+        ("push_current", ctypes.c_void_p),
+        ("pop_current", ctypes.c_void_p),
+        ("get_stream", ctypes.c_void_p),
+        ("prepare", _PREPARE),
+        ("devices", ctypes.POINTER(_Device)),
+        ("status", ctypes.c_int),
+    )
+
+
+class _Launcher(ctypes.Structure):
+    """The record that `tile_core.device.host` describes."""
+
+    _fields_ = (("function", ctypes.c_void_p), ("context", ctypes.c_void_p))
+
+
+_kept: list[object] = []
+"""Records live as long as the process: kernels keep their addresses."""
 
 
 def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
     """The packed function of a compiled kernel.
 
     Raises:
-        CodeGenerationUnimplementedError: the kernel is to run on a GPU.
+        LaunchError: there is no driver. A call raises it when the driver refuses.
     """
-    if request.execution != "emulate":
-        raise refusal(request.target)
-    return load_emulated(artifact)
+    if request.execution == "emulate":
+        return load_emulated(artifact)
+    return _Module(artifact).entry()
+
+
+class _Module:
+    """One cubin and the record by which its kernels are launched."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._driver = _driver()
+        self._devices = (_Device * _DEVICES)()
+        self._kernels: list[object] = []
+        self._prepare = _PREPARE(self._load_on)
+        self._record = _Record(
+            launch_kernel=_address(self._driver.cuLaunchKernel),
+            get_current=_address(self._driver.cuCtxGetCurrent),
+            push_current=_address(self._driver.cuCtxPushCurrent_v2),
+            pop_current=_address(self._driver.cuCtxPopCurrent_v2),
+            get_stream=_address(_ffi().TVMFFIEnvGetStream),
+            prepare=self._prepare,
+            devices=self._devices,
+            status=0,
+        )
+        _kept.append(self)
+
+    def entry(self) -> Callable[..., None]:
+        """The packed function, with refusals of the driver as `LaunchError`."""
+        import tvm_ffi_orcjit
+
+        module = tvm_ffi_orcjit.default_session().load_module(self._artifact.files[HOST_OBJECT])
+        launcher = _Launcher(_launch_address(), ctypes.addressof(self._record))
+        self._kernels.append(launcher)
+        module[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(launcher)))
+        packed = module[str(self._artifact.report["symbol"])]
+        record = self._record
+
+        def call(*arguments: object) -> None:
+            try:
+                packed(*arguments)
+            except RuntimeError as error:
+                if record.status:
+                    raise LaunchError(f"the CUDA driver refused the kernel: {_reason(record.status)}") from error
+                raise
+
+        return call
+
+    def _load_on(self, device: int) -> int:
+        """Load the module into the primary context of `device`; a status of the driver."""
+        driver, context, module = self._driver, ctypes.c_void_p(), ctypes.c_void_p()
+        cubin = self._artifact.files[CUBIN]
+        status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        status = status or driver.cuCtxPushCurrent_v2(context)
+        if status:
+            return int(status)
+        status = driver.cuModuleLoadData(ctypes.byref(module), cubin)
+        kernels = (_Kernel * len(self._artifact.report["kernels"]))()
+        for kernel, described in zip(kernels, self._artifact.report["kernels"], strict=True):
+            status = status or self._get_function(module, kernel, described)
+        driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+        if not status:
+            self._kernels.append(kernels)
+            self._devices[device].context = context
+            self._devices[device].kernels = ctypes.addressof(kernels)
+        return int(status)
+
+    def _get_function(self, module: ctypes.c_void_p, kernel: _Kernel, described: Any) -> int:
+        function = ctypes.c_void_p()
+        status = self._driver.cuModuleGetFunction(ctypes.byref(function), module, described["name"].encode())
+        shared = int(described["shared_bytes"])
+        if not status and shared > _STATIC_SHARED_LIMIT:
+            status = self._driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+        kernel.function, kernel.shared_bytes = function, shared
+        kernel.x, kernel.y, kernel.z = described["threads"]
+        kernel.parameters = int(described["parameters"])
+        return int(status)
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise LaunchError(
+            "no NVIDIA driver was found: libcuda.so.1 cannot be loaded",
+            remedy='install the driver, or run on the host: execution="emulate"',
+        ) from error
+    if status := driver.cuInit(0):
+        raise LaunchError(f"the CUDA driver does not start: {_text(driver, status)}")
+    return driver
+
+
+@functools.cache
+def _ffi() -> ctypes.CDLL:
+    import tvm_ffi.libinfo
+
+    return ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def _reason(status: int) -> str:
+    return _text(_driver(), status)
+
+
+def _text(driver: ctypes.CDLL, status: int) -> str:
+    name, words = ctypes.c_char_p(), ctypes.c_char_p()
+    driver.cuGetErrorName(status, ctypes.byref(name))
+    driver.cuGetErrorString(status, ctypes.byref(words))
+    return f"{(name.value or b'unknown').decode()} ({status}): {(words.value or b'').decode()}"
+
+
+@functools.cache
+def _launch_address() -> int:
+    """The address of `launch` of `launch.ll`, compiled for this machine."""
+    import tvm
+    import tvm_ffi_orcjit
+
+    text = resources.files("tile_cuda").joinpath("launch.ll").read_text("utf-8")
+    described = json.dumps({"kind": "llvm"}).replace('"', "\\22")
+    text += f'\n!tvm_target = !{{!0}}\n!0 = !{{!"{described}"}}\n'
+    with tempfile.TemporaryDirectory(prefix="tile-cuda-") as folder:
+        path = Path(folder) / "launch.ll"
+        path.write_text(text, "utf-8")
+        tvm.runtime.load_module(str(path)).write_to_file(str(path.with_suffix(".o")), "o")
+        content = path.with_suffix(".o").read_bytes()
+    module = tvm_ffi_orcjit.default_session().load_module(content, keep_module_alive=True)
+    return int(module["tile_cuda_launcher"]())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,8 @@ from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
 
 _OPTIONS = ("arch",)
+# CUdevice_attribute: compute capability.
+_MAJOR, _MINOR = 75, 76
 
 
 @functools.cache
@@ -22,20 +23,33 @@ def table() -> TargetTable:
     return load_table("tile_cuda")
 
 
-def _driver_is_loadable() -> bool:
-    """Whether the NVIDIA driver's library can be loaded; nothing is initialised."""
+@functools.cache
+def device_architecture() -> tuple[str | None, str]:
+    """The architecture of the first GPU, `None` where there is none, and a sentence on what was found.
+
+    Asks the driver without creating a context.
+    """
     try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return False
-    return True
+        return None, "no NVIDIA driver was found (libcuda.so.1 cannot be loaded)"
+    count, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        return None, "an NVIDIA driver was found, but no GPU"
+    driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, 0)
+    driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, 0)
+    name = f"sm_{major.value}{minor.value}"
+    return name, f"{count.value} GPU(s), the first of architecture {name}"
 
 
 def detect() -> Detection:
-    """Whether this machine can run CUDA kernels of ours: not yet, and the reason names what was found."""
-    if not _driver_is_loadable():
-        return Detection(available=False, reason="no NVIDIA driver was found (libcuda.so.1 cannot be loaded)")
-    return Detection(available=False, reason="an NVIDIA driver was found, but tile-cuda does not generate code yet")
+    """Whether this machine has a GPU whose architecture the table lists."""
+    found, reason = device_architecture()
+    if found is None:
+        return Detection(available=False, reason=reason)
+    if found not in table().architectures:
+        return Detection(available=False, reason=f"{reason}, which tile-cuda does not list")
+    return Detection(available=True, reason=reason)
 
 
 def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
@@ -51,7 +65,7 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
         raise TargetSpecError(
             f"the target {kind!r} has no option {unknown[0]!r}", remedy=f"its options are: {', '.join(_OPTIONS)}"
         )
-    architecture = _architecture(options.get("arch", table().default))
+    architecture = _architecture(options.get("arch", device_architecture()[0] or table().default))
     return Target(kind="cuda", backend="cuda", options={"arch": architecture})
 
 

@@ -1,8 +1,8 @@
 """The host half of a program as an object file: argument checks, grid sizes and launches, in machine code.
 
 The object exports the packed function of the program, and `tile_set_launcher(record)`. `record` points to two pointers:
-a function `int launch(void *context, int kernel, void *cells, int64 x, int64 y, int64 z)`, 0 for success, and its
-context.
+a function `int launch(void *context, int kernel, void *cells, int64 x, int64 y, int64 z, int device)`, 0 for success,
+and its context. `device` is -1 where no tensor says which.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 from tvm.tirx import transform
 
+from tile_core.device.split import SplitProgram
 from tile_core.jit.host import packed_entry
 
 HOST_OBJECT = "host.o"
@@ -27,12 +28,12 @@ define i32 @tile_store_launcher(ptr %record) {
   store ptr %record, ptr @tile_launcher
   ret i32 0
 }
-define i32 @tile_launch(i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z) {
+define i32 @tile_launch(i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z, i32 %device) {
   %record = load ptr, ptr @tile_launcher
   %function = load ptr, ptr %record
   %place = getelementptr ptr, ptr %record, i64 1
   %context = load ptr, ptr %place
-  %status = call i32 %function(ptr %context, i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z)
+  %status = call i32 %function(ptr %context, i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z, i32 %device)
   ret i32 %status
 }
 """
@@ -48,14 +49,15 @@ _STEPS = (
 )
 
 
-def host_object(host: tirx.PrimFunc, device_type: int) -> bytes:
-    """The object file of a host function made by `split_launches`.
+def host_object(program: SplitProgram, device_type: int) -> bytes:
+    """The object file of the host half of `program`.
 
     `device_type` is the DLPack type of the device whose memory the kernels work on.
     """
     target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
-    imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(_IMPORTED), host.body)
-    entry = packed_entry(host.with_body(imported, host.span), device_type=device_type)
+    imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(_IMPORTED), program.host.body)
+    host = program.host.with_body(imported, program.host.span)
+    entry = packed_entry(host, device_type=device_type, device_id=program.device_id)
     functions = [func.with_attr({"target": target, "tirx.noalias": False}) for func in (entry, _setter())]
     module = tvm.IRModule({str(func.attrs["global_symbol"]): func for func in functions})
     for step in _STEPS:

@@ -2,7 +2,8 @@
 
     kernel <name>_kernel[_k](pointers and scalars…)     printed by a backend
     host   <name>(parameters…)                          packed; for each launch fills an array of `TVMFFIAny` cells, one a
-                                                        kernel parameter, and calls `tile_launch(k, cells, x, y, z)`
+                                                        kernel parameter, and calls
+                                                        `tile_launch(k, cells, x, y, z, device)`
 
 A launch of no blocks is skipped. `tile_launch` goes through a pointer that the runtime sets (`device/host.py`).
 """
@@ -42,23 +43,28 @@ class DeviceKernel:
 
 @dataclass(frozen=True)
 class SplitProgram:
-    """The halves of one program: the host function, not yet packed, and its kernels in launch order."""
+    """The halves of one program: the host function, not yet packed, and its kernels in launch order.
+
+    `device_id` is the variable of the host function that names the device to launch on.
+    """
 
     host: tirx.PrimFunc
     kernels: tuple[DeviceKernel, ...]
+    device_id: ir.Var
 
 
 def split_launches(func: tirx.PrimFunc) -> SplitProgram:
     """Move every launch nest of `func` into a kernel of its own."""
     splitter = _Splitter(str(func.attrs["global_symbol"]))
     body = visit.mutate(func.body, (S.For, splitter.loop))
-    return SplitProgram(func.with_body(body, func.span), tuple(splitter.kernels))
+    return SplitProgram(func.with_body(body, func.span), tuple(splitter.kernels), splitter.device_id)
 
 
 class _Splitter:
     def __init__(self, name: str) -> None:
         self._name = name
         self.kernels: list[DeviceKernel] = []
+        self.device_id = tirx.Var("launch_device_id", "int32")
 
     def loop(self, loop: S.For, mutator: Any) -> S.Stmt:
         if not launch_ir.is_launch(loop):
@@ -69,7 +75,7 @@ class _Splitter:
         name = f"{self._name}_{number}" if number else self._name
         func = tirx.PrimFunc(captured, loop).with_attr("global_symbol", name)
         self.kernels.append(DeviceKernel(func, launch.threads, launch.shared_bytes))
-        return _call(number, launch, captured)
+        return _call(number, launch, captured, self.device_id)
 
 
 def _captured(loop: S.For) -> list[ir.Var]:
@@ -93,11 +99,11 @@ def _captured(loop: S.For) -> list[ir.Var]:
     return sorted(found, key=lambda var: not is_buffer_var(var))
 
 
-def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var]) -> S.Stmt:
+def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var], device_id: ir.Var) -> S.Stmt:
     cells, status = tirx.Var(f"cells_{number}", "handle"), tirx.Var(f"status_{number}", "int32")
     extents = [extent.astype("int64") for extent in launch.grid_extents]
     extents += [tirx.IntImm("int64", 1)] * (3 - len(extents))
-    call = tirx.call_extern("int32", LAUNCH, tirx.IntImm("int32", number), cells, *extents)
+    call = tirx.call_extern("int32", LAUNCH, tirx.IntImm("int32", number), cells, *extents, device_id)
     done = S.AssertStmt(
         E.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("RuntimeError"), [ir.StringImm(_FAILED)]
     )

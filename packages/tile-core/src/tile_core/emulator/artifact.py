@@ -41,7 +41,7 @@ def emulated_artifact(
     text = f'#include "{language.header}"\n{source}\n{_launcher(program.kernels, printed, language)}'
     library = build_library(text, (core, language.include))
     return Artifact(
-        files={LIBRARY: library, HOST_OBJECT: host_object(program.host, DEVICE_HOST)},
+        files={LIBRARY: library, HOST_OBJECT: host_object(program, DEVICE_HOST)},
         kernel_source=source,
         report={**report, "symbol": str(program.host.attrs["global_symbol"])},
     )
@@ -55,7 +55,7 @@ def _launcher(kernels: Sequence[DeviceKernel], printed: Sequence[PrintedFunction
     )
     return f"""
 extern "C" const char* tile_emulated_error() {{ return tile::block.error().c_str(); }}
-extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, long y, long z) {{
+extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, long y, long z, int) {{
   const tile::Dim3 grid{{unsigned(x), unsigned(y), unsigned(z)}};
   (void)cells;
   switch (kernel) {{

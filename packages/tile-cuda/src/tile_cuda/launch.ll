@@ -1,0 +1,106 @@
+; Launches kernels of one module through the CUDA driver; called by the host code of `tile_core.device.host`.
+;
+; The record is the runtime's, { ptr cuLaunchKernel, ptr cuCtxGetCurrent, ptr cuCtxPushCurrent, ptr cuCtxPopCurrent,
+; ptr get_stream, ptr prepare, ptr devices, i32 status }. `devices` has an entry { ptr context, ptr kernels } for each device;
+; `kernels` is null until `prepare(device)`, which loads the module there and returns 0 or a status of the driver.
+; A kernel is { ptr function, i32 x, i32 y, i32 z, i32 shared_bytes, i32 parameters }. `get_stream(2, device)` is the stream on
+; which the caller works. Parameters are the second halves of the 16-byte cells.
+
+%record = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32 }
+%device = type { ptr, ptr }
+%kernel = type { ptr, i32, i32, i32, i32, i32 }
+
+define internal i32 @launch(ptr %record, i32 %index, ptr %cells, i64 %x, i64 %y, i64 %z, i32 %given) {
+entry:
+  %status_at = getelementptr %record, ptr %record, i32 0, i32 7
+  %nowhere = icmp slt i32 %given, 0
+  %number = select i1 %nowhere, i32 0, i32 %given
+  %devices_at = getelementptr %record, ptr %record, i32 0, i32 6
+  %devices = load ptr, ptr %devices_at
+  %context_at = getelementptr %device, ptr %devices, i32 %number, i32 0
+  %kernels_at = getelementptr %device, ptr %devices, i32 %number, i32 1
+  %found = load ptr, ptr %kernels_at
+  %missing = icmp eq ptr %found, null
+  br i1 %missing, label %load, label %ready
+load:
+  %prepare_at = getelementptr %record, ptr %record, i32 0, i32 5
+  %prepare = load ptr, ptr %prepare_at
+  %loaded = call i32 %prepare(i32 %number)
+  %unloaded = icmp ne i32 %loaded, 0
+  br i1 %unloaded, label %fail_load, label %ready
+fail_load:
+  store i32 %loaded, ptr %status_at
+  ret i32 %loaded
+ready:
+  %kernels = load ptr, ptr %kernels_at
+  %context = load ptr, ptr %context_at
+  %current_at = alloca ptr
+  store ptr null, ptr %current_at
+  %get_current_at = getelementptr %record, ptr %record, i32 0, i32 1
+  %get_current = load ptr, ptr %get_current_at
+  %got = call i32 %get_current(ptr %current_at)
+  %current = load ptr, ptr %current_at
+  %elsewhere = icmp ne ptr %current, %context
+  br i1 %elsewhere, label %push, label %here
+push:
+  %push_at = getelementptr %record, ptr %record, i32 0, i32 2
+  %push_current = load ptr, ptr %push_at
+  %pushed = call i32 %push_current(ptr %context)
+  br label %here
+here:
+  %stream_at = getelementptr %record, ptr %record, i32 0, i32 4
+  %get_stream = load ptr, ptr %stream_at
+  %stream = call ptr %get_stream(i32 2, i32 %number)
+  %function_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 0
+  %function = load ptr, ptr %function_at
+  %bx_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 1
+  %bx = load i32, ptr %bx_at
+  %by_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 2
+  %by = load i32, ptr %by_at
+  %bz_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 3
+  %bz = load i32, ptr %bz_at
+  %shared_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 4
+  %shared = load i32, ptr %shared_at
+  %count_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 5
+  %count = load i32, ptr %count_at
+  %parameters = alloca ptr, i32 %count
+  br label %fill
+fill:
+  %at = phi i32 [ 0, %here ], [ %next, %point ]
+  %filled = icmp eq i32 %at, %count
+  br i1 %filled, label %start, label %point
+point:
+  %slot = mul i32 %at, 16
+  %value = add i32 %slot, 8
+  %cell = getelementptr i8, ptr %cells, i32 %value
+  %place = getelementptr ptr, ptr %parameters, i32 %at
+  store ptr %cell, ptr %place
+  %next = add i32 %at, 1
+  br label %fill
+start:
+  %gx = trunc i64 %x to i32
+  %gy = trunc i64 %y to i32
+  %gz = trunc i64 %z to i32
+  %launch_at = getelementptr %record, ptr %record, i32 0, i32 0
+  %launch_kernel = load ptr, ptr %launch_at
+  %status = call i32 %launch_kernel(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz, i32 %shared, ptr %stream, ptr %parameters, ptr null)
+  store i32 %status, ptr %status_at
+  br i1 %elsewhere, label %pop, label %leave
+pop:
+  %pop_at = getelementptr %record, ptr %record, i32 0, i32 3
+  %pop_current = load ptr, ptr %pop_at
+  %popped = call i32 %pop_current(ptr %current_at)
+  br label %leave
+leave:
+  ret i32 %status
+}
+
+define i32 @__tvm_ffi_tile_cuda_launcher(ptr %self, ptr %arguments, i32 %count, ptr %result) {
+  %address = ptrtoint ptr @launch to i64
+  store i32 1, ptr %result
+  %zero_at = getelementptr i8, ptr %result, i32 4
+  store i32 0, ptr %zero_at
+  %value_at = getelementptr i8, ptr %result, i32 8
+  store i64 %address, ptr %value_at
+  ret i32 0
+}

@@ -1,0 +1,94 @@
+"""Compile CUDA C++ to a cubin with NVRTC, which comes as a wheel and needs no GPU."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tile_cuda.errors import DeviceCompilerError, MissingNvrtcError
+
+OPTIONS = ("--std=c++17", "--generate-line-info")
+
+
+def compile_cubin(source: str, arch: str, name: str, flags: Sequence[str] = ()) -> bytes:
+    """The cubin of a CUDA C++ source for one architecture such as `sm_90`.
+
+    Raises:
+        MissingNvrtcError: NVRTC's Python binding is not installed, or its library cannot be loaded.
+        DeviceCompilerError: NVRTC refused the source; the source is in the exception's notes.
+    """
+    nvrtc = _nvrtc()
+    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, [], []))
+    options = [f"--gpu-architecture={arch}", *OPTIONS, *(f"-I{path}" for path in include_paths()), *flags]
+    encoded = [option.encode() for option in options]
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise _refusal(_log(nvrtc, program), source)
+        size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
+        cubin = bytearray(size)
+        _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
+        return bytes(cubin)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _refusal(log: str, source: str) -> DeviceCompilerError:
+    first = next((line for line in log.splitlines() if "error" in line), log.strip())
+    error = DeviceCompilerError(f"NVRTC refused the printed kernel: {first}")
+    error.add_note(log)
+    error.add_note(source)
+    return error
+
+
+def _log(nvrtc: Any, program: Any) -> str:
+    size = _checked(nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
+    text = bytearray(size)
+    _checked(nvrtc, nvrtc.nvrtcGetProgramLog(program, text))
+    return text.rstrip(b"\0").decode(errors="replace")
+
+
+def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
+    status, *values = result
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise DeviceCompilerError(f"NVRTC failed: {status.name}")
+    return values[0] if values else None
+
+
+@functools.cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise MissingNvrtcError(
+            f"compiling for CUDA needs NVRTC, and it is not to be had: {error}",
+            remedy='install it: python -m pip install "tile-cuda[nvrtc]"',
+        ) from error
+    return nvrtc
+
+
+@functools.cache
+def include_paths() -> tuple[Path, ...]:
+    """Where `cuda_fp16.h` lies: the wheels of CUDA's runtime, `CUDA_HOME`, the usual place of the toolkit."""
+    candidates: list[Path] = []
+    for package in ("nvidia.cu13", "nvidia.cuda_runtime"):
+        spec = _find(package)
+        if spec is not None:
+            candidates += [Path(location) / "include" for location in spec.submodule_search_locations or ()]
+    for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if root:
+            candidates.append(Path(root) / "include")
+    return tuple(path for path in candidates if (path / "cuda_fp16.h").is_file())[:1]
+
+
+def _find(package: str) -> Any:
+    try:
+        return importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
