@@ -496,3 +496,53 @@ def test_a_source_edited_after_its_import_is_refused():
     linecache.cache["edited.py"] = (len(changed), None, changed.splitlines(True), "edited.py")
     with pytest.raises(SourceUnavailableError, match="import it again"):
         T.prim_func(scope["kernel"])
+
+
+@pytest.mark.parametrize("decorate", [T.prim_func, T.macro])
+def test_only_functions_are_decorated(decorate):
+    with pytest.raises(ParameterError, match="decorates a function"):
+        decorate(40)
+
+
+def test_attributes_that_values_do_not_have(refused):
+    from tile_core.errors import ValueAttributeError
+
+    with refused(ValueAttributeError, at="A.sum()", naming=("A", "sum")):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                A[0] = A.sum()
+
+    assert issubclass(ValueAttributeError, AttributeError)
+
+
+def test_errors_outside_of_a_trace_have_the_callers_line():
+    for make in (
+        lambda: T.Tensor((2.5,), "int8"),
+        lambda: T.clear(3),
+        lambda: T.serial(0, 4, 0),
+        lambda: T.dynamic("3x"),
+    ):
+        with pytest.raises(tl.errors.TileError) as caught:
+            make()
+        assert caught.value.span is not None
+        assert caught.value.span.file == __file__
+
+
+def test_loops_and_kernels_in_each_others_place(refused):
+    from tile_core.errors import LoopUseError
+
+    with refused(LoopUseError, at="with T.serial(4)", naming=("for",)):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.serial(4):
+                A[0] = 1
+
+    with refused(LoopUseError, at="for bx in T.Kernel(4)", naming=("with",)):
+
+        @T.prim_func
+        def kernel2(A: Ints):
+            for bx in T.Kernel(4):
+                A[bx] = 1

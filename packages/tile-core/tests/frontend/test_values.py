@@ -1,4 +1,5 @@
-"""Expressions: dtypes of results, folding that is right for NaN, indexing, what Python may not ask of a device value."""
+"""Expressions: dtypes of results, folding that is right for NaN, indexing, what Python may not ask of a device
+value."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ __all__ = [
     "TensorShapeError",
     "UndefinedNameError",
     "UnpackError",
-    "ValueAttributeError",
     "UnsupportedSyntaxError",
+    "ValueAttributeError",
 ]
 
 
@@ -438,8 +438,8 @@ class AssignmentTargetError(TileError, TypeError):
 class ValueAttributeError(TileError, AttributeError):
     """A device value or buffer was asked for an attribute that it does not have.
 
-    A buffer has `shape`, `dtype`, `ndim`, `strides`, `scope` and `name`; a scalar has `dtype`. Methods of torch and numpy tensors are
-    functions of the language: `T.cast(x, ...)`, `T.reduce_sum(A, out)`, `T.reshape(A, shape)`.
+    A buffer has `shape`, `dtype`, `ndim`, `strides`, `scope` and `name`; a scalar has `dtype`. Methods of torch and
+    numpy tensors are functions of the language: `T.cast(x, ...)`, `T.reduce_sum(A, out)`, `T.reshape(A, shape)`.
     """
 
     code = "TILE-E0142"

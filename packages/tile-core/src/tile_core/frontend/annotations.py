@@ -11,6 +11,7 @@ from tile_core.dtypes import DType
 from tile_core.errors.base import TileError
 from tile_core.errors.frontend import ParameterError, TensorShapeError
 from tile_core.frontend import values
+from tile_core.frontend.positions import located
 from tile_core.frontend.values import Expr, Value, Var, unwrap, wrap
 
 __all__ = ["Buffer", "Pointer", "StridedTensor", "Tensor", "declare_buffer", "make_parameter", "ptr"]
@@ -32,6 +33,7 @@ class Tensor:
     (16, 32)
     """
 
+    @located
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None) -> None:
         self.shape = as_shape(shape)
         self.dtype = DType(dtype)
@@ -57,6 +59,7 @@ class StridedTensor(Tensor):
         TensorShapeError: not one stride a dimension, or a negative one.
     """
 
+    @located
     def __init__(
         self, shape: Any, strides: Any, dtype: Any = "float32", scope: str | None = None, *, data: Any = None
     ) -> None:
@@ -79,6 +82,7 @@ class Pointer:
         self.scope = scope
 
 
+@located
 def ptr(dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> Pointer:
     """A pointer parameter: `p: T.ptr`, or `p: T.ptr("float32")`; give it a shape with `T.make_tensor`."""
     del is_size_var

@@ -21,7 +21,6 @@ from tile_core.frontend.markers import Marker
 from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_cast
 from tile_core.ir.regions import constant
 
-
 # Modules of mutable Python sequences other than the lists and dicts that `markers.PythonState` compares.
 _HOST_ARRAYS = ("array", "builtins", "collections", "numpy", "torch")
 
@@ -130,7 +129,7 @@ def set_item(target: Any, key: Any, value: Any) -> None:
         raise AssignmentTargetError(f"assignment to an element of {target}", remedy="assign to elements of a buffer")
     elif type(target).__module__ in _HOST_ARRAYS and current_builder().in_device_code:
         raise PythonStateError(
-            f"an element of a {type(target).__name__} is assigned in a device branch or loop, whose body is traced once",
+            f"an item of a {type(target).__name__} is assigned in a device branch or loop, whose body is traced once",
             remedy="use a buffer for run-time state",
         )
     target[key] = value

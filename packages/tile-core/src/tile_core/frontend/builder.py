@@ -23,6 +23,7 @@ from tile_core.errors.frontend import (
     StaleValueError,
     StatementInExpressionError,
 )
+from tile_core.frontend.positions import caller_span
 from tile_core.frontend.writes import touches_buffers, written_buffers
 from tile_core.ir.spans import to_tvm
 from tile_core.ir.visit import sequence
@@ -212,6 +213,7 @@ def current_builder() -> Builder:
         raise NoBuilderError(
             "this name of the tile language works only while a kernel is traced",
             remedy="use it inside a function decorated with @T.prim_func, @T.macro or @tl.jit",
+            span=caller_span(),
         )
     return _active.stack[-1]
 

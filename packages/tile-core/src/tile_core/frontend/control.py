@@ -19,6 +19,7 @@ from tile_core.errors.frontend import (
     ConstantWhileError,
     ControlFlowError,
     LoopElseError,
+    LoopUseError,
 )
 from tile_core.frontend import arith
 from tile_core.frontend.builder import Frame, current_builder
@@ -243,6 +244,8 @@ class PlainScope:
     def __init__(
         self, manager: Any, names: tuple[str, ...], scope: Mapping[str, Any], containers: Mapping[str, Any]
     ) -> None:
+        if isinstance(manager, LoopNest):
+            raise LoopUseError(f"{manager} is a loop and is opened by `with`", remedy="write `for i in ...`")
         self._manager = manager
         self._device = bool(getattr(manager, "tile_device_scope", False))
         self._names = _NameScope("device region", self._device, names, scope, containers)

@@ -14,8 +14,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from tile_core.errors.frontend import CallSignatureError, MacroArgumentError
 from tile_core.frontend.binding import settled
 from tile_core.frontend.builder import current_builder
-from tile_core.frontend.positions import user_frame
-from tile_core.frontend.rewrite import traced
+from tile_core.frontend.positions import located, user_frame
+from tile_core.frontend.rewrite import require_function, traced
 from tile_core.frontend.values import Element, VarCell
 
 __all__ = ["Macro", "Ref", "macro"]
@@ -136,6 +136,7 @@ def macro(func: Callable[P, R]) -> Macro[P, R]: ...
 def macro(func: None = None) -> Callable[[Callable[P, R]], Macro[P, R]]: ...
 
 
+@located
 def macro(func: Callable[..., Any] | None = None) -> Any:
     """Make a function one that is traced at each call; usable with and without parentheses.
 
@@ -149,4 +150,5 @@ def macro(func: Callable[..., Any] | None = None) -> Any:
     outer = {} if frame is None else frame.f_locals
     if func is None:
         return lambda given: Macro(given, outer)
+    require_function(func, "T.macro")
     return Macro(func, outer)

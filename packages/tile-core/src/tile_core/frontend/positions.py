@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from tile_core.errors.base import SourceSpan
+from tile_core.errors.base import SourceSpan, TileError
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
 # The programs of the conformance kit are written as a user writes them.
 PROGRAMS = str(Path(PACKAGE, "testing"))
 # These apply the user's own operators and iterators to Python values; what those raise is the user's.
-ON_BEHALF = tuple(str(Path(PACKAGE, "frontend", name)) for name in ("tracer.py", "binding.py", "control.py"))
+ON_BEHALF = tuple(
+    str(Path(PACKAGE, "frontend", name)) for name in ("tracer.py", "binding.py", "control.py", "positions.py")
+)
 STANDARD_LIBRARY = str(Path(os.__file__).parent)
 ANNOTATION = "<annotation>"
 """The file name under which annotations written as strings are evaluated."""
@@ -49,6 +54,24 @@ def caller_span() -> SourceSpan | None:
     """The place in the user's program from which the package was called."""
     frame = user_frame()
     return None if frame is None else _span(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def located(function: Callable[P, R]) -> Callable[P, R]:
+    """Give errors of a function that is also called outside of a trace the line of its caller."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TileError as error:
+            error.span = error.span or caller_span()
+            raise
+
+    return call
 
 
 def raised_at(error: BaseException) -> SourceSpan | None:

@@ -14,8 +14,8 @@ from tile_core.errors.frontend import OutputError, ParameterError, ReturnValueEr
 from tile_core.frontend.annotations import make_parameter
 from tile_core.frontend.builder import Builder, building
 from tile_core.frontend.guard import refuse_swallowed, reporting
-from tile_core.frontend.positions import ANNOTATION, user_frame
-from tile_core.frontend.rewrite import rewritten_code, traced
+from tile_core.frontend.positions import ANNOTATION, located, user_frame
+from tile_core.frontend.rewrite import require_function, rewritten_code, traced
 from tile_core.frontend.values import Buffer
 from tile_core.frontend.verify import verify_scopes
 
@@ -32,6 +32,7 @@ def prim_func(func: Callable[..., Any]) -> tirx.PrimFunc: ...
 def prim_func(func: None = None) -> Callable[[Callable[..., Any]], tirx.PrimFunc]: ...
 
 
+@located
 def prim_func(func: Callable[..., Any] | None = None) -> Any:
     """Turn a Python function into a tile program; usable with and without parentheses.
 
@@ -46,6 +47,7 @@ def prim_func(func: Callable[..., Any] | None = None) -> Any:
     outer = {} if frame is None else frame.f_locals
     if func is None:
         return lambda given: trace_function(given, outer)
+    require_function(func, "T.prim_func")
     return trace_function(func, outer)
 
 

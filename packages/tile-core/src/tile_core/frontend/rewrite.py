@@ -8,13 +8,14 @@ and defaults of the original. Results are kept per code object, so a factory cal
 from __future__ import annotations
 
 import ast
+import reprlib
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tile_core.errors.base import SourceSpan
-from tile_core.errors.frontend import SourceUnavailableError
+from tile_core.errors.frontend import ParameterError, SourceUnavailableError
 from tile_core.frontend.names import assigned_names, parameter_names
 from tile_core.frontend.rewrite_expressions import TRACER, load
 from tile_core.frontend.rewrite_expressions import definition as function_definition
@@ -40,6 +41,14 @@ class RewrittenCode:
 # By identity: code objects that differ only in annotations of local names compare equal. The code is kept so that its
 # id stays its own.
 _rewritten: dict[int, tuple[types.CodeType, RewrittenCode]] = {}
+
+
+def require_function(value: Any, decorator: str) -> None:
+    """Refuse to decorate anything but a function written in Python."""
+    if not isinstance(value, types.FunctionType):
+        raise ParameterError(
+            f"{decorator} decorates a function, not {reprlib.repr(value)}", remedy=f"write @{decorator} above a `def`"
+        )
 
 
 def rewritten_code(func: Callable[..., Any]) -> RewrittenCode:
@@ -86,7 +95,9 @@ def _refuse_edited(func: Callable[..., Any], node: ast.FunctionDef) -> None:
     expected = {*parameter_names(node), *assigned_names(node.body)}
     inner = list(ast.walk(node))
     comprehensions = (each.target for each in inner if isinstance(each, ast.comprehension))
-    declared = {each.target.id for each in inner if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    declared = {
+        each.target.id for each in inner if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    }
     # `@` marks what pytest adds to assertions, `.` what Python adds to comprehensions, which from 3.12 share the scope.
     bound = {name for name in (*code.co_varnames, *code.co_cellvars) if name[0] not in "@."}
     if expected - bound - declared or bound - expected - set(assigned_names(comprehensions)):

@@ -10,6 +10,7 @@ from tvm import tirx
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import SymbolError
 from tile_core.frontend.builder import active_builder
+from tile_core.frontend.positions import located
 from tile_core.frontend.values import Var
 
 __all__ = ["const", "dynamic", "symbolic"]
@@ -27,6 +28,7 @@ def symbol_names(names: str) -> list[str]:
     return found
 
 
+@located
 def dynamic(name: str, dtype: Any = "int32") -> Any:
     """One symbol, or a tuple of them for names separated by commas or spaces.
 
@@ -46,6 +48,7 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
 symbolic = dynamic
 
 
+@located
 def const(name: str, dtype: Any = "int32") -> Any:
     """Dimensions of the tensors of an eager function that are compiled in: a kernel for each set of values.
 

@@ -165,6 +165,8 @@ class Tracer:
             iterable = serial(iterable.start, iterable.stop, iterable.step, what="range")
         if isinstance(iterable, Value):
             iter(iterable)
+        if hasattr(iterable, "tile_opened_by"):
+            raise LoopUseError(f"{iterable} is no loop", remedy=f"write `{iterable.tile_opened_by} {iterable}(...)`")
         nest = iterable if isinstance(iterable, LoopNest) else None
         return LoopScope(nest, iterable, has_else, names, scope, self._containers)
 
@@ -233,7 +235,7 @@ def _evaluate(operand: Callable[[], Any], guarded: bool) -> Any:
 
 
 def _junction(first: Any, rest: Sequence[Callable[[], Any]], *, stop_at: bool) -> Any:
-    """`and` (stops at false) or `or` (stops at true) with Python's values: `a or b` is `a` where that is true, else `b`."""
+    """`and` (stops at false) or `or` (stops at true), with Python's values: `a or b` is `a` where that is true."""
     result = first
     for operand in rest:
         if isinstance(result, Value):

@@ -21,6 +21,7 @@ from tile_core.errors.frontend import (
     DeviceValueAsNumberError,
     OperandError,
     StaleValueError,
+    ValueAttributeError,
 )
 from tile_core.frontend import arith
 from tile_core.frontend.builder import active_builder, current_builder
@@ -56,6 +57,14 @@ class Value:
     def ir(self) -> Any:
         """The TVM expression, or the buffer variable."""
         raise NotImplementedError
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise ValueAttributeError(
+            f"{self} has no attribute {name!r}",
+            remedy="methods of tensors are functions here, such as T.cast, T.reduce_sum, T.reshape; see dir(T)",
+        )
 
     def __len__(self) -> int:
         raise DeviceValueAsNumberError(

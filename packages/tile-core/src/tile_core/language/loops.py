@@ -12,6 +12,7 @@ from tile_core.errors.frontend import LoopArgumentError
 from tile_core.frontend.builder import Builder
 from tile_core.frontend.loops import Axis, LoopNest, axis_of
 from tile_core.frontend.loops import serial as _serial
+from tile_core.frontend.positions import located
 from tile_core.frontend.values import Var, unwrap
 
 __all__ = [
@@ -41,6 +42,7 @@ UNROLL_FACTOR = "tile.unroll_factor"
 Annotations = Mapping[str, Any] | None
 
 
+@located
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Annotations = None) -> LoopNest:
     """Iterate in order over `range(start, stop, step)`, or `range(start)`. `range` in a traced function is the same.
 
@@ -55,6 +57,7 @@ def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Annot
     return _serial(start, stop, step, what="T.serial", annotations=annotations)
 
 
+@located
 def unroll(
     start: Any,
     stop: Any = None,
@@ -82,6 +85,7 @@ def unroll(
     return LoopNest("T.unroll", "unrolled", (axis_of("T.unroll", start, stop, step),), found)
 
 
+@located
 def vectorized(start: Any, stop: Any = None, *, annotations: Annotations = None) -> LoopNest:
     """Iterate over `range(start, stop)`, or `range(start)`, with one vector instruction where there is one.
 
@@ -94,6 +98,7 @@ def vectorized(start: Any, stop: Any = None, *, annotations: Annotations = None)
     return LoopNest("T.vectorized", "vectorized", (axis,), dict(annotations or {}), breakable=False)
 
 
+@located
 def Parallel(
     *extents: Any,
     coalesced_width: int | None = None,
@@ -137,12 +142,14 @@ def _loop_layout(layout: Any) -> dict[str, Any]:
     return {**fragment_maps(layout), "shape": list(layout.shape)}
 
 
+@located
 def parallel(start: Any, stop: Any = None, *, annotations: Annotations = None) -> LoopNest:
     """Iterate over `range(start, stop)`, or `range(start)`, in no order: one axis of `T.Parallel` with a start."""
     found = {PARALLEL: 1, **(annotations or {})}
     return LoopNest("T.parallel", "parallel", (axis_of("T.parallel", start, stop),), found, breakable=False)
 
 
+@located
 def Pipelined(
     start: Any,
     stop: Any = None,
@@ -190,6 +197,7 @@ def _positive(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+@located
 def grid(*extents: Any) -> LoopNest:
     """Iterate in order over all index tuples below `extents`, the last fastest: nested serial loops.
 
@@ -202,6 +210,7 @@ def grid(*extents: Any) -> LoopNest:
     return LoopNest("T.grid", "serial", axes, breakable=len(axes) == 1)
 
 
+@located
 def Persistent(
     domain: Sequence[Any],
     wave_size: Any,
