@@ -520,7 +520,7 @@ def test_attributes_that_values_do_not_have(refused):
 def test_errors_outside_of_a_trace_have_the_callers_line():
     for make in (
         lambda: T.Tensor((2.5,), "int8"),
-        lambda: T.clear(3),
+        lambda: T.alloc_shared((3,), "int8"),
         lambda: T.serial(0, 4, 0),
         lambda: T.dynamic("3x"),
     ):
