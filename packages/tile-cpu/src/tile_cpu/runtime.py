@@ -83,7 +83,7 @@ def _register_print() -> None:
 def _pool(pool_object: bytes) -> _Pool:
     """The record of the pool for the current settings. Kernels keep its address: it lives as long as the process."""
     with _lock:
-        openmp = _torch_openmp() if "torch" in sys.modules else None
+        openmp = _torch_openmp() if sys.modules.get("torch") is not None else None
         threads = settings.num_threads or (_AS_TORCH_SAYS if openmp else available_cores())
         record = _pools.setdefault(threads, _Pool())
         if openmp:

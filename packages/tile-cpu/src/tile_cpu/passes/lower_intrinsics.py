@@ -1,6 +1,7 @@
 """Turn the intrinsics that tile ops leave into what LLVM can call.
 
-Atomics become imported IR, printing a call back to Python. A block is one program, so barriers between its threads order nothing and are dropped.
+Atomics become imported IR, printing a call back to Python. A block is one program, so barriers between its threads
+order nothing and are dropped.
 """
 
 from __future__ import annotations
