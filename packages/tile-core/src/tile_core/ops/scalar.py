@@ -9,7 +9,7 @@ a backend that lists one prints it natively, every other one gets the expansion 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from tvm import ir, tirx
 from tile_core.dtypes import DType, as_dtype
 from tile_core.ir.ops import tile_op
 from tile_core.ops.build import dtype_of
+from tile_core.ops.rounding import directed_cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,7 +109,7 @@ CAST = "tile.cast"
 """A conversion to a float with a rounding mode.
 
 Arguments are the value and, for `rs`, random bits; attributes `rounding` and `saturate`. Its meaning is
-`dtypes.casts.cast`; there is no expansion, so a target without it refuses the kernel.
+`dtypes.casts.cast`. Where it has no expansion (`ops/rounding.py`), a target without it refuses the kernel.
 """
 
 
@@ -120,3 +121,14 @@ def cast_call(value: ir.Expr, dtype: DType, rounding: str, saturate: bool, rando
         attrs={"rounding": rounding, "saturate": int(saturate)},
         ret_ty=ir.PrimType(dtype.tvm),
     )
+
+
+def expand_call(call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    """A call of a scalar function in plain nodes, with `operands` for its arguments; `None` without an expansion."""
+    name = str(call.op.name) if isinstance(call.op, ir.Op) else ""
+    if name in SCALARS:
+        return SCALARS[name].expand(*operands)
+    if name == CAST:
+        rounding, saturate = str(call.attrs["rounding"]), bool(call.attrs["saturate"])
+        return directed_cast(operands[0], dtype_of(call), rounding, saturate=saturate)
+    return None

@@ -13,7 +13,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 
 from tile_core.ir import visit
-from tile_core.ops.scalar import SCALARS
+from tile_core.ops.scalar import CAST, SCALARS, expand_call
 from tile_core.passes.base import PassContext
 
 
@@ -31,7 +31,7 @@ class LowerScalarOps:
     def _expand(self, call: ir.Call, mutator: Any) -> ir.Expr:
         rewritten = mutator.default_mutate(call)
         name = str(call.op.name) if isinstance(call.op, ir.Op) else ""
-        if name in self.native or name not in SCALARS:
+        if name in self.native or (name not in SCALARS and name != CAST):
             return rewritten
         names: list[tuple[ir.Var, ir.Expr]] = []
         operands = []
@@ -41,7 +41,10 @@ class LowerScalarOps:
                 names.append((var, argument))
                 argument = var
             operands.append(argument)
-        result = mutator.mutate(SCALARS[name].expand(*operands))
+        expanded = expand_call(rewritten, operands)
+        if expanded is None:
+            return rewritten
+        result = mutator.mutate(expanded)
         for var, value in reversed(names):
             result = E.Let(var, value, result)
         return result
