@@ -30,6 +30,7 @@ class FakeBackend(types.ModuleType):
         super().__init__(f"tile_test_fake_backend_{next(_numbers)}")
         self.compiled: list[str] = []
         self.loaded: list[str] = []
+        self.facts = {"device": "cpu"}
         self.persistent = True
         self.failure: Exception | None = None
         self.tile_register_backend = self.register  # hooks are looked for among a module's own names
@@ -48,7 +49,7 @@ class FakeBackend(types.ModuleType):
         return Target(kind, "fake", options)
 
     def capabilities(self, target: Target) -> Capabilities:
-        return Capabilities(vector_bytes=16, dtypes=frozenset({"float32"}), facts={"device": "cpu"})
+        return Capabilities(vector_bytes=16, dtypes=frozenset({"float32"}), facts=self.facts)
 
     def compiler(self, program: Any, request: CompileRequest) -> Artifact:
         if self.failure is not None:

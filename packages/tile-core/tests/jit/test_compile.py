@@ -108,6 +108,17 @@ def test_options_of_another_form(fake, programs, options, text):
         tl.compile(programs.add(5), **options)
 
 
+def test_an_emulated_kernel_takes_tensors_of_the_host(fake, programs):
+    fake.facts["device"] = "elsewhere"
+    a, b, c = torch.ones(5), torch.ones(5), torch.zeros(5)
+    with pytest.raises(errors.ArgumentDeviceError, match="expected a tensor on elsewhere, got one on cpu"):
+        tl.compile(programs.add(5))(a, b, c)
+    kernel = tl.compile(programs.add(5), execution="emulate")
+    kernel(a, b, c)
+    assert torch.equal(c, a + b)
+    assert kernel.device == "cpu"
+
+
 def test_flags_as_text_are_split_like_a_shell_does(fake, programs):
     kernel = tl.compile(programs.add(5), compile_flags="-O2 -D'X=a b'")
     assert kernel.request.compile_flags == ("-O2", "-DX=a b")

@@ -170,6 +170,14 @@ def _request(
     return CompileRequest(select_target(target), configs, flags, execution)
 
 
+def _device(request: CompileRequest, backend: Backend) -> str | None:
+    """The type of device whose tensors the kernel takes; emulated kernels take the host's."""
+    if request.execution == "emulate":
+        return "cpu"
+    device: str | None = resolve(backend.capabilities)(request.target).facts.get("device")
+    return device
+
+
 def _flags(flags: str | Sequence[str] | None) -> tuple[str, ...]:
     if flags is None or isinstance(flags, str):
         return tuple(shlex.split(flags or ""))
