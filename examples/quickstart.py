@@ -102,8 +102,8 @@ def rms_norm(M: int, N: int, rows: int = 4, eps: float = 1e-6):
 class Workload:
     """One row of the table.
 
-    `tolerance` bounds the largest error by the largest expected value; `work` counts floating-point operations or bytes, as
-    `unit` says.
+    `tolerance` bounds the largest error by the largest expected value; `work` counts floating-point operations or
+    bytes, as `unit` says.
     """
 
     name: str
