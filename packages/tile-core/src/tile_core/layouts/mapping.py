@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
@@ -18,8 +18,7 @@ from tvm.ir.prim import expr as E
 from tile_core.layouts.fragment import Fragment
 from tile_core.layouts.parallel import parallel_fragment
 
-
-Width = int | ir.Expr
+Width: TypeAlias = int | ir.Expr
 
 
 def ceildiv(a: Any, b: int) -> Any:
@@ -34,7 +33,10 @@ class Mapping(Protocol):
     loops over units.
     """
 
-    vector: int
+    @property
+    def vector(self) -> int:
+        """Iterations of a unit."""
+        ...
 
     @property
     def extents(self) -> tuple[Any, ...]:

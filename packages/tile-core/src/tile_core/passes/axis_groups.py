@@ -48,16 +48,21 @@ class Group:
     has_reduction: bool
 
     @property
+    def members(self) -> tuple[Nest | Node, ...]:
+        """Nests and fragments."""
+        return (*self.nests, *self.fragments)
+
+    @property
     def is_uniform(self) -> bool:
         """Whether every member has every class in the same order and nothing is reduced: it can be mapped flat."""
         whole = tuple(range(len(self.extents)))
-        return not self.has_reduction and all(member.classes == whole for member in (*self.nests, *self.fragments))
+        return not self.has_reduction and all(member.classes == whole for member in self.members)
 
     @property
     def lanes_are_last(self) -> bool:
         """Whether the fastest class is the last axis of every member that has it."""
         last = len(self.extents) - 1
-        return all(last not in member.classes[:-1] for member in (*self.nests, *self.fragments))
+        return all(last not in member.classes[:-1] for member in self.members)
 
 
 class _Union:

@@ -83,6 +83,7 @@ class InferLayouts:
     name: ClassVar[str] = "infer_layouts"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """`func` as it is; the plan goes into the context's state."""
         plan = Plan()
         for stmt in launch_ir.launches(func.body):
             launch = launch_ir.from_stmt(stmt)

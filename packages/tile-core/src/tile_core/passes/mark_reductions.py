@@ -27,6 +27,7 @@ class MarkReductions:
     name: ClassVar[str] = "mark_reductions"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The program with every reduction marked."""
         return visit.mutate(func, (S.Evaluate, _mark))
 
 

@@ -98,14 +98,14 @@ class _Reduction:
         group, found = self._group, []
         if group.used < group.block:
             found.append(E.LT(self._scope.thread, int32(group.used)))
-        for number in self._src.placement.classes:
-            unit = group.threads[number] * group.lanes[number]
-            if group.extents[number] % unit == 0:
+        for axis in self._src.placement.classes:
+            unit = group.threads[axis] * group.lanes[axis]
+            if group.extents[axis] % unit == 0:
                 continue
-            lane = reduced_lane if number == self._reduced else own_lane
-            first = (steps[number] * group.threads[number] + self._digit(number)) * group.lanes[number]
-            index = first + lane if group.lanes[number] > 1 else first
-            found.append(E.LT(index, int32(group.extents[number])))
+            lane = reduced_lane if axis == self._reduced else own_lane
+            first = (steps[axis] * group.threads[axis] + self._digit(axis)) * group.lanes[axis]
+            index = first + lane if group.lanes[axis] > 1 else first
+            found.append(E.LT(index, int32(group.extents[axis])))
         return found
 
     def _digit(self, number: int) -> ir.Expr:

@@ -199,7 +199,7 @@ class _Unit:
         found: list[S.Stmt] = []
         for start in range(0, self._width, moved.chunk):
             own = [E.Ramp(int32(start), int32(1), moved.chunk)]
-            place = [substitute(index, {self._last: self._last + start}) for index in moved.access.indices]
+            place: list[Any] = [substitute(index, {self._last: self._last + start}) for index in moved.access.indices]
             moving = max(axis for axis, index in enumerate(place) if uses(index, (self._last,)))
             one = E.IntImm(place[moving].ty, 1)
             place[moving] = E.Ramp(self._analyzer.simplify(place[moving]), one, moved.chunk)
