@@ -43,4 +43,4 @@ class BackendConformance:
         if program.id in self.expected_failures:
             reason = self.expected_failures[program.id]
             request.node.add_marker(pytest.mark.xfail(reason=reason, strict=True))
-        program.body(Run(self.target, program.id, self.execution, self.device))
+        Run(self.target, program.id, self.execution, self.device).execute(program.body)

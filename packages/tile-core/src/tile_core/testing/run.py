@@ -7,7 +7,7 @@ generator whose seed is the program's name: a failure repeats.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +36,12 @@ class Run:
     def __post_init__(self) -> None:
         seed = zlib.crc32(self.program.encode())
         self.random = np.random.default_rng(seed)
-        self._torch_random = torch.Generator().manual_seed(seed)
+        self._torch_random = torch.Generator("cpu").manual_seed(seed)
+
+    def execute(self, body: Callable[[Run], None]) -> None:
+        """Run a program's body, whose plain tensors are made on this run's device."""
+        with torch.device(self.device):
+            body(self)
 
     def compile(self, func: Any, **options: Any) -> Any:
         """The kernel for this run's target."""
@@ -49,12 +54,12 @@ class Run:
 
     def randn(self, *shape: int, dtype: str = "float32") -> torch.Tensor:
         """Standard normal values."""
-        values = torch.randn(*shape, generator=self._torch_random)
+        values = torch.randn(*shape, generator=self._torch_random, device="cpu")
         return values.to(as_dtype(dtype).torch).to(self.device)
 
     def integers(self, *shape: int, low: int = -8, high: int = 8, dtype: str = "int32") -> torch.Tensor:
         """Integers in `[low, high)`, also as floats."""
-        values = torch.randint(low, high, shape, generator=self._torch_random)
+        values = torch.randint(low, high, shape, generator=self._torch_random, device="cpu")
         return values.to(as_dtype(dtype).torch).to(self.device)
 
     def tensor(self, values: Any, dtype: str = "float32") -> torch.Tensor:
