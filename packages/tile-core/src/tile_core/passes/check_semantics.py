@@ -30,6 +30,7 @@ from tile_core.ir.spans import from_tvm
 from tile_core.ops import OPS
 from tile_core.ops.base import PREFIX, op_name
 from tile_core.passes.base import PassContext
+from tile_core.passes.check_reducers import check_reducers
 
 PARALLEL = "tile.parallel"
 NUM_STAGES = "tile.num_stages"
@@ -49,6 +50,7 @@ class CheckSemantics:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """Check `func`; it is returned as it is."""
         _Checker(context).check(func.body, _Place())
+        check_reducers(func.body)
         return func
 
 
