@@ -1,7 +1,8 @@
 """CUDA C++ as a language of the C-family printer: its words, the launch, and the operations that only threads have.
 
-Shared memory is one array per block, `tile_shared`, in which every tile has the place that `plan_shared_memory` gave it.
-Vector accesses are moves of 2 to 16 bytes between memory and small arrays of a thread, spelled as CUDA's vector types.
+Shared memory is one array per block, `tile_shared`, in which every tile has the place that `plan_shared_memory` gave
+it. Vector accesses are moves of 2 to 16 bytes between memory and small arrays of a thread, spelled as CUDA's vector
+types.
 """
 
 from __future__ import annotations
@@ -158,9 +159,7 @@ def _vector_store(printer: Printer, node: Any) -> None:
         raise printer.unprintable(f"a vector of {lanes} × {bits} bits", node)
     target = element(printer, node.buffer, _first(node.indices))
     value = element(printer, source.source, _first(source.indices))
-    printer.line(
-        f"*reinterpret_cast<{vector}*>(&{target.text}) = *reinterpret_cast<const {vector}*>(&{value.text});"
-    )
+    printer.line(f"*reinterpret_cast<{vector}*>(&{target.text}) = *reinterpret_cast<const {vector}*>(&{value.text});")
 
 
 def _first(indices: Any) -> list[Any]:
@@ -231,5 +230,3 @@ def print_kernel(kernel: DeviceKernel, target: object, *, source_lines: bool = F
     bounds = f" __launch_bounds__({threads})" if threads > 1 else ""
     language = CUDA.extend(CUDA.name, function=f'extern "C" __global__ void{bounds} {{name}}({{parameters}})')
     return print_function(kernel.func, language, target=target, source_lines=source_lines)
-
-

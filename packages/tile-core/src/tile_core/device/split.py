@@ -1,7 +1,8 @@
 """Split a lowered program into device kernels, one a launch, and the host function that launches them in order.
 
     kernel <name>_kernel[_k](pointers and scalars…)     printed by a backend
-    host   <name>(parameters…)                          packed; for each launch fills an array of `TVMFFIAny` cells, one a
+    host   <name>(parameters…)                          packed; for each launch fills an array of `TVMFFIAny` cells, one
+    a
                                                         kernel parameter, and calls
                                                         `tile_launch(k, cells, x, y, z, device)`
 
@@ -104,9 +105,7 @@ def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var], device_
     extents = [extent.astype("int64") for extent in launch.grid_extents]
     extents += [tirx.IntImm("int64", 1)] * (3 - len(extents))
     call = tirx.call_extern("int32", LAUNCH, tirx.IntImm("int32", number), cells, *extents, device_id)
-    done = S.AssertStmt(
-        E.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("RuntimeError"), [ir.StringImm(_FAILED)]
-    )
+    done = S.AssertStmt(E.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("RuntimeError"), [ir.StringImm(_FAILED)])
     parts: list[S.Stmt] = [
         S.Bind(cells, tirx.tvm_stack_alloca("tvm_ffi_any", max(1, len(captured)))),
         *(_pack(cells, position, var) for position, var in enumerate(captured)),

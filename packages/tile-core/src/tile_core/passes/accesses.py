@@ -78,7 +78,7 @@ def lane_stride(access: Access, var: ir.Var, analyzer: Analyzer) -> int | None:
 
 
 def aligned_width(access: Access, var: ir.Var, widest: int, analyzer: Analyzer) -> int:
-    """The widest power of two, up to `widest`, to whose multiples the offset is aligned when `var` is one of them too."""
+    """The widest power of two up to `widest` whose multiple the offset is wherever `var` is one."""
     width = widest
     while width > 1:
         unit = tirx.Var("unit", var.ty)

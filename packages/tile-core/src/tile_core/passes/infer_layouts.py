@@ -36,7 +36,7 @@ from tile_core.passes.nests import collect_program
 
 @dataclass(frozen=True)
 class Placement:
-    """How a nest is run or a fragment is held: a mapping of its axes, whose class numbers in the group are `classes`."""
+    """How a nest is run or a fragment is held: a mapping of its axes; `classes` are their numbers in the group."""
 
     mapping: Mapping
     classes: tuple[int, ...]
@@ -44,7 +44,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class NestPlan(Placement):
-    """`spare` are the thread digits (stride, count) along which the nest is replicated; `extents` are the nest's own."""
+    """`spare`: the thread digits (stride, count) along which the nest is replicated; `extents`: the nest's own."""
 
     extents: tuple[Any, ...]
     spare: tuple[tuple[int, int], ...] = ()

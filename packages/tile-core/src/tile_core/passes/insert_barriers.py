@@ -2,11 +2,11 @@
 
 A forward walk over the kernel body keeps what was read and written since the last barrier, by buffer, in shared and in
 global memory (a block's threads see each other's global writes only behind a barrier). A piece that reads what was
-written, or writes what was read or written, gets a barrier before it. A loop is walked twice, so that what the end of an
-iteration left meets the beginning of the next.
+written, or writes what was read or written, gets a barrier before it. A loop is walked twice, so that what the end of
+an iteration left meets the beginning of the next.
 
-A branch or loop whose condition depends on the thread cannot hold a barrier. It is one piece of work; one that would need
-a barrier inside is refused.
+A branch or loop whose condition depends on the thread cannot hold a barrier. It is one piece of work; one that would
+need a barrier inside is refused.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ class _Placer:
         _first, end = self.stmt(stmt.body, before)
         self.count = counted
         body, after = self.stmt(stmt.body, before | end | condition)
-        looped = S.While(stmt.condition, body, stmt.span) if isinstance(stmt, S.While) else rebuild.loop(stmt, body=body)
+        looped = (
+            S.While(stmt.condition, body, stmt.span) if isinstance(stmt, S.While) else rebuild.loop(stmt, body=body)
+        )
         return visit.sequence([*prefix, looped], stmt.span), before | after
 
     def _touched(self, stmt: S.Stmt) -> Touched:

@@ -1,4 +1,4 @@
-"""What the parts of `partition_loops` share: the threads of a launch, the storage of tiles, and how an access is rewritten."""
+"""What the parts of `partition_loops` share: a launch's threads, the storage of tiles, how an access is rewritten."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ThreadScope:
         return S.AllocBuffer(array, span=alloc.span)
 
     def alignment_flag(self, buffer: ir.Var) -> ir.Expr | None:
-        """The name that says whether a tensor's first element is aligned for vectors; `None` for memory that always is."""
+        """The name that says whether a tensor's start is aligned for vectors; `None` for memory that always is."""
         if regions.scope(buffer) != regions.GLOBAL:
             return None
         if buffer not in self.aligned:
@@ -112,7 +112,7 @@ class ThreadScope:
         return buffer
 
     def rewrite(self, root: Any, steps: Mapping[int, ir.Expr], lane: ir.Expr | int) -> Any:
-        """Accesses of fragments under `root` as accesses of their storage, for a thread at `steps` (by class) and `lane`."""
+        """Accesses of fragments under `root` as accesses of their storage, at `steps` (by class) and `lane`."""
 
         def place(buffer: ir.Var, indices: list[ir.Expr]) -> tuple[ir.Var, list[ir.Expr]]:
             if buffer in self.shared:

@@ -15,7 +15,7 @@ from tile_core.passes.plan_shared_memory import PlanSharedMemory
 
 
 def keep_barrier(call: OpCall, _context: LowerContext) -> S.Stmt:
-    """Lowering of `tile.sync_threads` for blocks that have threads: the barrier itself. For a manifest's `op_lowerings`."""
+    """Lowering of `tile.sync_threads` for blocks with threads, the barrier itself. For a manifest's `op_lowerings`."""
     return barrier(call.span)
 
 
@@ -28,7 +28,5 @@ def thread_edits(native: frozenset[str] = frozenset()) -> tuple[Edit, ...]:
         drop("lower_scalar_ops"),
         insert_before("lower_tile_ops", MarkReductions()),
         insert_before("legalize_bounds", InferLayouts()),
-        insert_after(
-            "legalize_bounds", PartitionLoops(), LowerScalarOps(native), PlanSharedMemory(), InsertBarriers()
-        ),
+        insert_after("legalize_bounds", PartitionLoops(), LowerScalarOps(native), PlanSharedMemory(), InsertBarriers()),
     )

@@ -135,7 +135,7 @@ class _Unit:
         return substitute(condition, {self._last: self._last + (self._width - 1)}) if falls else condition
 
     def _choose(self, statements: list[S.Stmt]) -> None:
-        """Pick the accesses that move as vectors: unconditional, whole, aligned, and not mixed with others of the buffer."""
+        """Pick accesses that move as vectors: unconditional, whole, aligned, not mixed with others of the buffer."""
         stored: dict[ir.Var, list[Access]] = {}
         for stmt in statements:
             if isinstance(stmt, S.BufferStore):
@@ -153,7 +153,9 @@ class _Unit:
             return
         if len(stored.get(access.buffer, [])) > 1:
             return
-        if not any(same_place(access, seen.access) for seen in self._loads if seen.access.buffer.same_as(access.buffer)):
+        if not any(
+            same_place(access, seen.access) for seen in self._loads if seen.access.buffer.same_as(access.buffer)
+        ):
             self._consider(access, self._loads, "in")
 
     def _reads_elsewhere(self, buffer: ir.Var, store: Access, statements: list[S.Stmt]) -> bool:
@@ -233,8 +235,10 @@ class _Unit:
 
     def _is_lane_of(self, access: Access, indices: Any, lane: ir.Var) -> bool:
         return all(
-            tvm_ffi.structural_equal(self._analyzer.simplify(substitute(own, {self._last: self._last + lane})),
-                                     self._analyzer.simplify(index))
+            tvm_ffi.structural_equal(
+                self._analyzer.simplify(substitute(own, {self._last: self._last + lane})),
+                self._analyzer.simplify(index),
+            )
             for own, index in zip(access.indices, indices, strict=True)
         )
 
@@ -244,7 +248,7 @@ def _holds(condition: ir.Expr, found: list[ir.Expr]) -> bool:
 
 
 def _straight_line(body: S.Stmt) -> list[S.Stmt] | None:
-    """The statements of a body without control flow of its own; guards are looked through. `None` for any other body."""
+    """The statements of a body without control flow; guards are looked through. `None` for any other body."""
     if isinstance(body, S.SeqStmt):
         parts = [_straight_line(part) for part in body.seq]
         return None if any(part is None for part in parts) else [stmt for part in parts for stmt in part or []]
