@@ -496,3 +496,64 @@ def test_names_of_buffers_and_values_are_the_authors(body):
     found = body(kernel)
     assert found[0].buffer.name == "tile"
     assert [stmt.var.name for stmt in found if isinstance(stmt, S.Bind)] == ["value", "value_1"]
+
+
+def test_a_place_does_not_move_with_the_variable_that_indexed_it(run, refused):
+    @T.macro
+    def put(place: T.Ref, v: T.Ref):
+        v = 3
+        place = 50
+        place += 1
+
+    @T.prim_func
+    def kernel(A: Ints):
+        with T.Kernel(1, threads=32):
+            v = T.alloc_var(T.int32, init=1)
+            put(A[v], v)
+            A[0] = v
+
+    a = zeros(8)
+    run(kernel, a)
+    assert a.tolist() == [3, 51, -77, -77, -77, -77, -77, -77]
+    with refused(StaleValueError, at="T.fill(part, 1)", naming=("v",)):
+
+        @T.prim_func
+        def moving(A: Ints):
+            with T.Kernel(1, threads=32):
+                v = T.alloc_var(T.int32, init=1)
+                part = A[v : v + 2]
+                v = 3
+                T.fill(part, 1)
+
+
+def test_bounds_of_a_loop_are_read_before_it(run):
+    @T.prim_func
+    def kernel(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):
+            low = T.alloc_var(T.int32, init=1)
+            for i in T.serial(low, A[3] + 2, 2):
+                low = 100
+                A[3] = 0
+                B[i] = i
+            for i in range(A[4]):
+                A[4] = 0
+                B[i + 4] = i
+
+    b = zeros(8)
+    run(kernel, arange(), b)
+    assert b.tolist() == [-77, 1, -77, 3, 0, 1, 2, 3]
+
+
+def test_conditions_that_fold_are_decided(run):
+    @T.prim_func
+    def kernel(A: Ints):
+        with T.Kernel(1, threads=32):
+            x = 1
+            if T.int32(3) > 2:
+                x = 2
+            A[0] = x
+            A[1] = 5 if T.int32(3) > 4 else x + 1
+
+    a = zeros(8)
+    run(kernel, a)
+    assert a[:2].tolist() == [2, 3]

@@ -19,6 +19,7 @@ from tile_core.errors.frontend import (
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.markers import Marker
 from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_cast
+from tile_core.frontend.writes import mentioned_buffers
 from tile_core.ir.regions import constant
 
 # Modules of mutable Python sequences other than the lists and dicts that `markers.PythonState` compares.
@@ -156,6 +157,13 @@ def set_attribute(target: Any, name: str, value: Any) -> None:
             remedy="make it a variable: T.alloc_var(dtype, init=...)",
         )
     setattr(target, name, bound(name, value))
+
+
+def fixed(name: str, value: Any) -> Any:
+    """A part of a place: what it reads is read once."""
+    if isinstance(value, Expr) and not isinstance(value, Var) and mentioned_buffers(value.ir):
+        return Var(current_builder().bind(name, value.ir))
+    return value
 
 
 def settled(name: str, value: Any) -> Any:

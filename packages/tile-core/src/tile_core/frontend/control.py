@@ -87,9 +87,10 @@ class BranchScope:
         scope: Mapping[str, Any],
         containers: Mapping[str, Any],
     ) -> None:
-        self.device = device
-        self.condition = arith.truth(condition) if device else bool(condition)
-        self._names = _NameScope("device branch", device, names, scope, containers)
+        truth = arith.truth(condition) if device else bool(condition)
+        self.device = device and not isinstance(truth, tirx.IntImm)
+        self.condition = bool(truth.value) if isinstance(truth, tirx.IntImm) else truth
+        self._names = _NameScope("device branch", self.device, names, scope, containers)
         self._span = current_builder().span
         self._arms: list[S.Stmt] = []
         self._then: Values | None = None
@@ -171,7 +172,8 @@ class LoopScope:
         if self._nest is None:
             yield from self._iterable
             return
-        nest, builder = self._nest, current_builder()
+        builder = current_builder()
+        nest = self._nest.entered()
         variables = nest.variables(builder)
         with builder.device_loop(), builder.frame(device=True, loop=self._open) as frame:
             targets, guard = nest.targets(builder, variables)

@@ -93,7 +93,7 @@ def _index(name: str, axis: int, value: Any, extent: Index) -> Index:
 
 
 def _scalar(name: str, value: Any) -> Index:
-    from tile_core.frontend.values import Expr, as_number, wrap
+    from tile_core.frontend.values import Expr, VarCell, as_number, wrap
     from tile_core.ir.regions import constant
 
     if value is Ellipsis or value is None:
@@ -110,7 +110,10 @@ def _scalar(name: str, value: Any) -> Index:
     known = constant(value.ir)
     if known is not None:
         return known
-    return value.astype("int32") if value.dtype.is_bool else value
+    if value.dtype.is_bool:
+        return value.astype("int32")
+    # A variable is read now: the place does not move when it is assigned.
+    return value.load() if isinstance(value, VarCell) else value
 
 
 def _number(name: str, value: Any, as_number: Any) -> int:

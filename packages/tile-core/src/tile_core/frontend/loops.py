@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from tvm import ir, tirx
@@ -11,6 +11,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import LoopArgumentError, LoopUseError
+from tile_core.frontend.binding import fixed
 from tile_core.frontend.builder import Builder
 from tile_core.frontend.promotion import INT32, promote
 from tile_core.frontend.values import Expr, Var, unwrap, wrap
@@ -43,6 +44,13 @@ class Axis:
     step: Any = 1
     dtype: DType = INT32
 
+    def entered(self) -> Axis:
+        """The axis with its bounds evaluated, as they are before the first iteration."""
+        extent = unwrap(self.extent, self.dtype)
+        if _plain(self):
+            return replace(self, start=unwrap(self.start, self.dtype), extent=extent)
+        return replace(self, start=fixed("start", self.start), extent=extent, step=fixed("step", self.step))
+
 
 @dataclass(frozen=True)
 class LoopNest:
@@ -69,6 +77,10 @@ class LoopNest:
 
     def __len__(self) -> NoReturn:
         raise LoopUseError(f"{self.what} has no length", remedy="keep the extent in a name")
+
+    def entered(self) -> LoopNest:
+        """The nest with its bounds evaluated, which is done before the body is traced."""
+        return replace(self, axes=tuple(axis.entered() for axis in self.axes))
 
     def variables(self, builder: Builder) -> list[Var]:
         """Fresh loop variables, named after the loop's targets."""
@@ -138,7 +150,8 @@ def _bound(what: str, value: Any) -> Any:
         if not value.dtype.is_integer or value.dtype.lanes != 1:
             raise LoopArgumentError(f"a bound of {what} is a {value.dtype}", remedy='cast it: T.cast(n, "int32")')
         known = constant(value.ir)
-        return value if known is None else known
+        # A variable is read now, not where the bound is used.
+        return Expr(value.ir) if known is None else known
     if isinstance(value, tirx.Expr):
         return _bound(what, wrap(value))
     if isinstance(value, bool) or not hasattr(value, "__index__"):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from tile_core.errors.frontend import CallSignatureError, MacroArgumentError
-from tile_core.frontend.binding import settled
+from tile_core.frontend.binding import fixed, settled
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.positions import located, user_frame
 from tile_core.frontend.rewrite import require_function, traced
@@ -59,7 +59,8 @@ def reference(name: str, value: Any) -> VarCell:
     if isinstance(value, VarCell):
         return value
     if isinstance(value, Element):
-        return ElementCell(value)
+        indices = (fixed(f"{name}_index", index) for index in value.indices)
+        return ElementCell(Element(value.buffer, tuple(indices)))
     raise MacroArgumentError(
         f"the argument of the parameter {name} (T.Ref) is {value!r}, which is no place",
         remedy="pass a T.alloc_var variable or an element such as A[i]",
@@ -101,7 +102,7 @@ class Macro(Generic[P, R]):
         call.apply_defaults()
         position, entry_depth, loops = builder.position, builder.entry_depth, builder.loops
         for name, value in call.arguments.items():
-            call.arguments[name] = reference(name, value) if name in self._references else settled(name, value)
+            call.arguments[name] = self._passed(name, value)
         builder.entry_depth, builder.loops = len(builder.frames), []
         try:
             result = self._body(*call.args, **call.kwargs)
@@ -110,6 +111,16 @@ class Macro(Generic[P, R]):
         # Not where it raises: the error belongs to the macro's line.
         builder.position = position
         return result
+
+    def _passed(self, name: str, value: Any) -> Any:
+        if name in self._references:
+            return reference(name, value)
+        kind = self._signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            return tuple(settled(name, item) for item in value)
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            return {key: settled(key, item) for key, item in value.items()}
+        return settled(name, value)
 
     def _bind(self, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
         try:

@@ -32,6 +32,7 @@ from tile_core.frontend.loops import LoopNest, serial
 from tile_core.frontend.markers import UNBOUND, Marker
 from tile_core.frontend.values import Expr, Value, pair, unwrap, wrap
 from tile_core.ir.asserts import KERNEL_ASSERTION
+from tile_core.ir import regions
 from tile_core.ir.spans import to_tvm
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -112,6 +113,9 @@ class Tracer:
         """`a if c else b`: only the chosen side is evaluated."""
         if not isinstance(condition, Value):
             return then() if condition else other()
+        known = regions.constant(arith.truth(_scalar(condition)))
+        if known is not None:
+            return then() if known else other()
         with current_builder().expression_only():
             a, b = pair(then(), other())
         return Expr(arith.select(_scalar(condition), a, b))

@@ -233,7 +233,7 @@ def Persistent(
     if not isinstance(domain, list | tuple) or not domain:
         raise LoopArgumentError(f"the domain {domain!r} of T.Persistent", remedy="give a list of extents")
     extents = [axis_of("T.Persistent", extent).extent for extent in domain]
-    wave = axis_of("T.Persistent", wave_size).extent
+    wave, index = axis_of("T.Persistent", wave_size).extent, axis_of("T.Persistent", index).extent
     if isinstance(wave, int) and wave < 1:
         raise LoopArgumentError(f"wave_size={wave} of T.Persistent", remedy="give the number of blocks, at least 1")
     *leading, last = extents
