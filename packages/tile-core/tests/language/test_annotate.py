@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tile_core.language as T
-from tile_core.errors import AnnotationError
+from tile_core.errors import AnnotationError, OpArgumentError
 from tile_core.interpreter import Program
 
 
@@ -75,3 +75,39 @@ def test_refusals(build: Any, words: list[str]) -> None:
 
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert caught.value.span is not None
+
+
+def test_a_copy_takes_hints() -> None:
+    by_row = T.Fragment((8, 16), forward_fn=lambda i, j: (i * 4 + j // 4, j % 4))
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 16), "float32"), B: T.Tensor((8, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((8, 16), "float32")
+            T.annotate_layout({tile: by_row})
+            T.copy(A, tile, loop_layout=by_row, coalesced_width=4, annotations={"note": [1, "x", True]})
+            T.copy(tile, B)
+
+    a, b = torch.randn(8, 16), torch.zeros(8, 16)
+    Program(kernel)(a, b)
+    assert torch.equal(a, b)
+    assert "coalesced_width" in kernel.script()
+    assert "thread_map" in kernel.script()
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"loop_layout": 3}, "loop_layout=3"),
+        ({"coalesced_width": 0}, "coalesced_width=0"),
+        ({"annotations": {"note": object()}}, "note"),
+    ],
+)
+def test_wrong_hints_are_refused(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(OpArgumentError, match=word):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "float32")):
+            with T.Kernel(1):
+                tile = T.alloc_shared((8,), "float32")
+                T.copy(A, tile, **options)

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import ir
+from tvm_ffi import Object
 
 from tile_core.errors.ops import CopyShapeError, OpArgumentError
 from tile_core.frontend.builder import current_builder
-from tile_core.frontend.values import Buffer, Element, Region, VarCell, unwrap
+from tile_core.frontend.values import Buffer, Element, Region, Value, VarCell, unwrap
 from tile_core.ir import regions
 from tile_core.ir.regions import constant
 from tile_core.ops import OPS
@@ -95,9 +96,29 @@ def pair(src: Any, dst: Any, what: str) -> tuple[ir.TensorRegion, ir.TensorRegio
 
 
 def attributes(given: Mapping[str, Any] | None, **options: Any) -> dict[str, Any]:
-    """Attributes of a call from `annotations=` and the options that were given."""
+    """Attributes of a call from `annotations=` and the options that were given.
+
+    Raises `OpArgumentError` for a value that a program cannot hold.
+    """
     merged = {**(given or {}), **{key: value for key, value in options.items() if value is not None}}
-    return {key: int(value) if isinstance(value, bool) else value for key, value in merged.items()}
+    return {str(key): _attribute(str(key), value) for key, value in merged.items()}
+
+
+def _attribute(key: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, Value):
+        return value.ir
+    if isinstance(value, int | float | str | ir.Expr | Object):
+        return value
+    if isinstance(value, list | tuple):
+        return [_attribute(key, item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _attribute(key, item) for name, item in value.items()}
+    raise OpArgumentError(
+        f"annotations: {key} is {value!r} of type {type(value).__name__}",
+        remedy="give numbers, strings, or lists and dicts of them",
+    )
 
 
 def is_positive_int(value: Any) -> bool:

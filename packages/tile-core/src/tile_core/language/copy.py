@@ -9,7 +9,8 @@ from tile_core.errors.ops import CopyShapeError, OpArgumentError
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Buffer, Element, VarCell, unwrap
 from tile_core.language._operands import attributes, emit, extents_of, is_positive_int, pair, region
-from tile_core.language.annotate import safe_value_of
+from tile_core.language.annotate import fragment_maps, safe_value_of
+from tile_core.layouts import Fragment
 from tile_core.ops.rules import equal_shapes
 
 __all__ = ["async_copy", "c2d_im2col", "copy", "im2col", "transpose"]
@@ -64,7 +65,12 @@ def _hints(coalesced_width: int | None, loop_layout: Any) -> dict[str, Any]:
         raise OpArgumentError(
             f"copy: coalesced_width={coalesced_width!r} must be a positive int", remedy="give a number of elements"
         )
-    return {"coalesced_width": coalesced_width, "loop_layout": loop_layout}
+    if loop_layout is not None and not isinstance(loop_layout, Fragment):
+        raise OpArgumentError(
+            f"copy: loop_layout={loop_layout!r} is no T.Fragment", remedy="give T.Fragment(extents, ...)"
+        )
+    maps = None if loop_layout is None else {**fragment_maps(loop_layout), "shape": list(loop_layout.shape)}
+    return {"coalesced_width": coalesced_width, "loop_layout": maps}
 
 
 def _move(op: str, what: str, src: Any, dst: Any, attrs: dict[str, Any]) -> None:

@@ -99,13 +99,22 @@ def default_pipeline(capabilities: Any) -> Pipeline:
     `capabilities` are the target's facts; a pass that a target has no use for is left out by the fact, not by a name.
     """
     from tile_core.passes.check_semantics import CheckSemantics
+    from tile_core.passes.drop_annotations import DropAnnotations
     from tile_core.passes.legalize_bounds import LegalizeBounds
     from tile_core.passes.lower_scalar_ops import LowerScalarOps
     from tile_core.passes.lower_tile_ops import LowerTileOps
     from tile_core.passes.simplify import Simplify
     from tile_core.passes.widen_indices import WidenIndices
 
-    return (CheckSemantics(), LowerTileOps(), LowerScalarOps(), WidenIndices(), LegalizeBounds(), Simplify())
+    return (
+        CheckSemantics(),
+        LowerTileOps(),
+        LowerScalarOps(),
+        WidenIndices(),
+        LegalizeBounds(),
+        DropAnnotations(),
+        Simplify(),
+    )
 
 
 def build_pipeline(backend: Any, target: Any) -> Pipeline:
