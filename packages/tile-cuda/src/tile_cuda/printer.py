@@ -120,9 +120,14 @@ def kernel_launch(printer: Printer, launch: Launch) -> None:
     if launch.shared_bytes:
         printer.line(f"extern __shared__ __align__(1024) unsigned char {SHARED}[];")
     used = set(visit.collect(launch.body, ir.Var))
-    for axes, word in ((launch.grid_vars, "blockIdx"), (launch.thread_vars, "threadIdx")):
-        for axis, var in zip(_AXES, axes, strict=False):
+    zero, threads = E.IntImm("int32", 0), [E.IntImm("int32", count) for count in launch.threads]
+    for word, variables, extents in (
+        ("blockIdx", launch.grid_vars, launch.grid_extents),
+        ("threadIdx", launch.thread_vars, threads),
+    ):
+        for axis, var, extent in zip(_AXES, variables, extents, strict=False):
             if var in used:
+                printer.intervals.bind_loop(var, zero, extent)
                 name = printer.names.declare(var, str(var.name))
                 printer.line(f"const {printer.type_name(printer.dtype(var))} {name} = {word}.{axis};")
     printer.stmt(launch.body)

@@ -56,14 +56,15 @@ class SplitProgram:
 
 def split_launches(func: tirx.PrimFunc) -> SplitProgram:
     """Move every launch nest of `func` into a kernel of its own."""
-    splitter = _Splitter(str(func.attrs["global_symbol"]))
+    splitter = _Splitter(func)
     body = visit.mutate(func.body, (S.For, splitter.loop))
     return SplitProgram(func.with_body(body, func.span), tuple(splitter.kernels), splitter.device_id)
 
 
 class _Splitter:
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, func: tirx.PrimFunc) -> None:
+        self._name = str(func.attrs["global_symbol"])
+        self._order = {var: position for position, var in enumerate(func.params)}
         self.kernels: list[DeviceKernel] = []
         self.device_id = tirx.Var("launch_device_id", "int32")
 
@@ -72,15 +73,19 @@ class _Splitter:
             return mutator.default_mutate(loop)
         number = len(self.kernels)
         launch = launch_ir.from_stmt(loop)
-        captured = _captured(loop)
+        captured = sorted(_captured(loop), key=self._position)
         name = f"{self._name}_{number}" if number else self._name
         func = tirx.PrimFunc(captured, loop).with_attr("global_symbol", name)
         self.kernels.append(DeviceKernel(func, launch.threads, launch.shared_bytes))
         return _call(number, launch, captured, self.device_id)
 
+    def _position(self, var: ir.Var) -> tuple[bool, int]:
+        """Buffers first, each kind in the order of the program's parameters, sizes that only shapes tell last."""
+        return not is_buffer_var(var), self._order.get(var, len(self._order))
+
 
 def _captured(loop: S.For) -> list[ir.Var]:
-    """What a launch uses and does not define: buffers first, then scalars, sizes of captured buffers included."""
+    """What a launch uses and does not define, sizes of captured buffers included."""
     defined = {nested.loop_var for nested in visit.collect(loop, S.For)}
     for kind, field in ((S.Bind, "var"), (S.AllocBuffer, "buffer"), (E.Let, "var")):
         defined.update(getattr(node, field) for node in visit.collect(loop.body, kind))
@@ -97,7 +102,7 @@ def _captured(loop: S.For) -> list[ir.Var]:
 
     for var in visit.collect(loop.body, ir.Var):
         use(var)
-    return sorted(found, key=lambda var: not is_buffer_var(var))
+    return list(found)
 
 
 def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var], device_id: ir.Var) -> S.Stmt:

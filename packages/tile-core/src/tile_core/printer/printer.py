@@ -343,13 +343,13 @@ def _effectful_calls(body: Node) -> list[Node]:
     """The calls under `body` but those inside of a pure one, which at most looks at an address."""
     pure = tirx.CallEffectKind.Pure.value
     inside = {
-        id(inner)
+        hash(inner)
         for call in visit.collect(body, ir.Call)
         if isinstance(call.op, ir.Op) and call.op.has_attr(EFFECT) and call.op.get_attr(EFFECT) == pure
         for argument in call.args
         for inner in visit.collect(argument, ir.Call)
     }
-    return [call for call in visit.collect(body, ir.Call) if id(call) not in inside]
+    return [call for call in visit.collect(body, ir.Call) if hash(call) not in inside]
 
 
 def _takes_address(call: Node) -> bool:
