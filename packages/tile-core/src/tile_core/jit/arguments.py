@@ -2,18 +2,15 @@
 
 A kernel's host entry decides whether arguments are right; when it refuses, `check` finds the reason and raises the
 coded error. For kernels that run in Python (the interpreter, a simple backend) `check` is the decision itself. Both
-follow one set of rules, which `tests/jit/test_arguments.py` holds together.
+follow one set of rules, which `tests/jit/test_host.py` holds together.
 """
 
 from __future__ import annotations
 
-import numbers
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tvm_ffi
 
 from tile_core.dtypes import DType
@@ -29,63 +26,15 @@ from tile_core.errors.runtime import (
     MissingArgumentError,
     ReadOnlyArgumentError,
 )
+from tile_core.jit.adapt import as_number
 from tile_core.jit.extents import Extent
+from tile_core.jit.facts import Facts, compact_strides, describe, logical_shape, logical_strides
 from tile_core.jit.signature import PointerParam, ScalarParam, Signature, TensorParam, storage_bits
 
 _INT64 = 1 << 63
-_NATIVE_NUMPY = frozenset("biuf")
 _BOOL = 6
 _WHOLE = (0, 1, _BOOL)
 """Codes of dtypes whose parameters take whole numbers, from DLPack: int, uint, bool."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A tensor as the checks see it; extents and strides count stored elements."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    device: str
-    address: int
-    writable: bool = True
-
-
-def describe(value: Any) -> Facts | None:
-    """The facts of a tensor of any library, `None` for anything else.
-
-    Raises:
-        ArgumentLayoutError: a torch tensor that is not plain strided memory (sparse, quantised, lazily conjugated).
-    """
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return _describe_torch(torch, value)
-    if isinstance(value, np.ndarray):
-        size = value.dtype.itemsize
-        strides = tuple(stride // size if stride % size == 0 else -1 for stride in value.strides)
-        address = value.__array_interface__["data"][0]
-        dtype = value.dtype.name if value.dtype.isnative else value.dtype.str
-        return Facts(dtype, value.shape, strides, "cpu", address, bool(value.flags.writeable))
-    if isinstance(value, tvm_ffi.Tensor) or hasattr(type(value), "__dlpack__"):
-        return _describe_foreign(value)
-    return None
-
-
-def _describe_torch(torch: Any, value: Any) -> Facts:
-    if value.layout is not torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
-        raise ArgumentLayoutError(f"a torch tensor with layout {value.layout} or lazy conjugation is not plain memory")
-    address = 0 if value.device.type == "meta" else value.data_ptr()
-    dtype = str(value.dtype).removeprefix("torch.").replace("_x2", "x2")
-    return Facts(dtype, tuple(value.shape), tuple(value.stride()), str(value.device), address)
-
-
-def _describe_foreign(value: Any) -> Facts | None:
-    try:
-        tensor = value if isinstance(value, tvm_ffi.Tensor) else tvm_ffi.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        return None
-    # The array's own pointer is not exposed; its alignment was checked by the entry, or is the library's business.
-    return Facts(str(tensor.dtype), tuple(tensor.shape), tuple(tensor.strides), str(tensor.device), 0)
 
 
 def check(signature: Signature, arguments: Mapping[int, Any], device: str | None = None) -> dict[str, int]:
@@ -252,7 +201,7 @@ class _Check:
                 raise self.fail(ArgumentShapeError, f"{text} (shape {list(facts.shape)})")
         self.layout(param, facts)
         size = max(storage_bits(param.dtype) // 8, 1)
-        aligned = size & (size - 1) != 0 or facts.address % min(size, 64) == 0
+        aligned = size & (size - 1) != 0 or (facts.address or 0) % min(size, 64) == 0
         if not aligned and 0 not in facts.shape:
             raise self.fail(
                 ArgumentLayoutError, f"its address is not a multiple of {size} bytes, the size of {param.dtype}"
@@ -289,76 +238,6 @@ class _Check:
             if expected is not None and expected != given and not _ignored(param, facts, axis):
                 text = f"stride {axis} is {given}, expected {self.why(stride, expected)}"
                 raise self.fail(ArgumentLayoutError, f"{text} (strides {list(facts.strides)})")
-
-
-def logical_shape(param: TensorParam, facts: Facts) -> tuple[int, ...]:
-    """Extents in elements: a byte of storage holds several elements of a dtype narrower than a byte."""
-    if param.per_storage == 1 or not facts.shape:
-        return facts.shape
-    return (*facts.shape[:-1], facts.shape[-1] * param.per_storage)
-
-
-def logical_strides(param: TensorParam, facts: Facts) -> tuple[int, ...]:
-    """Strides in elements."""
-    if param.per_storage == 1 or not facts.strides:
-        return facts.strides
-    return (*(stride * param.per_storage for stride in facts.strides[:-1]), facts.strides[-1])
-
-
-def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides, in elements."""
-    strides, running = [], 1
-    for extent in reversed(shape):
-        strides.append(running)
-        running *= extent
-    return tuple(reversed(strides))
-
-
-def adapt(signature: Signature, arguments: Mapping[int, Any]) -> tuple[Any, ...]:
-    """Right arguments in a form that DLPack can carry: each itself where it is so already.
-
-    Scalars that are no registered numbers become Python numbers; read-only inputs are copied; arrays of a dtype that
-    numpy cannot export (bfloat16, float8) are passed through a torch view of the same memory.
-    """
-    return tuple(_adapt(signature.params[position], value) for position, value in arguments.items())
-
-
-def _adapt(param: Any, value: Any) -> Any:
-    if isinstance(param, TensorParam):
-        return exportable(value if value.flags.writeable else value.copy()) if isinstance(value, np.ndarray) else value
-    if isinstance(value, np.integer | np.floating) or not isinstance(value, np.generic | int):
-        return value
-    number = as_number(value)
-    # An int that does not fit 64 bits is right for a float parameter only.
-    return float(value) if isinstance(number, int) and not -_INT64 <= number < _INT64 else number
-
-
-def as_number(value: Any) -> int | float | None:
-    """The Python number behind a scalar of Python or numpy, `None` for anything else; a bool is an int."""
-    if isinstance(value, numbers.Integral | np.bool_):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    # ml_dtypes' scalars are numpy scalars, but no registered numbers.
-    item = value.item() if isinstance(value, np.generic) else None
-    return item if isinstance(item, int | float) else None
-
-
-def exportable(array: Any) -> Any:
-    """A numpy array, or a torch view of its memory where numpy cannot export the dtype through DLPack."""
-    if array.dtype.kind in _NATIVE_NUMPY and array.dtype.isbuiltin == 1:
-        return array
-    try:
-        import torch
-    except ImportError:
-        raise ArgumentTypeError(
-            f"numpy cannot hand an array of dtype {array.dtype.name} to another library",
-            remedy="install torch, through which it is passed",
-        ) from None
-    from tile_core.dtypes import as_dtype
-
-    raw = torch.from_numpy(array.view(f"u{array.dtype.itemsize}"))
-    return raw.view(as_dtype(array.dtype.name).torch)
 
 
 def _ignored(param: TensorParam, facts: Facts, axis: int) -> bool:

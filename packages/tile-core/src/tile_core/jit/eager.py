@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 from tile_core.errors.base import TileError
 from tile_core.errors.runtime import (
     ArgumentCountError,
+    ArgumentLayoutError,
     ArgumentRankError,
     ArgumentShapeError,
     ArgumentTypeError,
     CompileTimeArgumentError,
     MissingArgumentError,
 )
-from tile_core.jit.arguments import describe
 from tile_core.jit.compile import compile as compile_program
+from tile_core.jit.facts import describe
 from tile_core.jit.freeze import freeze
 
 if TYPE_CHECKING:
@@ -190,7 +191,10 @@ class _Solver:
 
     def read(self, spec: TensorSpec, value: Any) -> None:
         """Take the extents and strides that are symbols of their own."""
-        facts = describe(value)
+        try:
+            facts = describe(value)
+        except ArgumentLayoutError as error:
+            raise ArgumentLayoutError(f"`{spec.name}` of {self._name}: {error.message}") from None
         if facts is None:
             raise ArgumentTypeError(
                 f"`{spec.name}` of {self._name} is a tensor, got {type(value).__name__} {value!r:.40}"

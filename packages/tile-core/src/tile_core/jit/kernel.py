@@ -23,7 +23,8 @@ from tile_core.errors.runtime import (
     KeywordArgumentError,
     UnknownStageError,
 )
-from tile_core.jit import arguments as argument_checks
+from tile_core.jit.adapt import adapt
+from tile_core.jit.arguments import check
 from tile_core.jit.artifact import Artifact, CompileRequest
 from tile_core.jit.host import ArgumentRefused
 from tile_core.jit.outputs import Outputs
@@ -145,8 +146,8 @@ class JITKernel:
         if len(arguments) != len(self._inputs):
             raise self._count_error(len(arguments)) from None
         given = dict(zip(self._inputs, arguments, strict=True))
-        argument_checks.check(self.signature, given, self._device)
-        return argument_checks.adapt(self.signature, given)
+        check(self.signature, given, self._device)
+        return adapt(self.signature, given)
 
     def _count_error(self, given: int) -> ArgumentCountError:
         taken = [self.signature.params[position] for position in self._inputs]

@@ -15,8 +15,9 @@ import numpy as np
 
 from tile_core.dtypes import as_dtype
 from tile_core.errors.runtime import OutIdxError, OutputShapeError
-from tile_core.jit.arguments import compact_strides, exportable
+from tile_core.jit.adapt import exportable
 from tile_core.jit.extents import compiled
+from tile_core.jit.facts import compact_strides
 from tile_core.jit.signature import ScalarParam, Signature, TensorParam
 
 Arguments = Sequence[Any]
