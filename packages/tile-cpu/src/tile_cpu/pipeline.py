@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from tile_core.passes.drop_guard_marks import DropGuardMarks
 from tile_core.passes.legalize_bounds import LegalizeBounds
-from tile_core.passes.pipeline import Edit, insert_after, replace
+from tile_core.passes.pipeline import Edit, insert_after, insert_before, replace
 from tile_core.targets import Target
 from tile_cpu.passes.call_libm import CallLibm
 from tile_cpu.passes.expand_math import ExpandMath
 from tile_cpu.passes.inline_masks import InlineMasks
+from tile_cpu.passes.legalize_carried_types import LegalizeCarriedTypes
 from tile_cpu.passes.legalize_compare import LegalizeCompare
 from tile_cpu.passes.lower_intrinsics import LowerIntrinsics
 from tile_cpu.passes.lower_loop_control import LowerLoopControl
 from tile_cpu.passes.map_grid import MapGrid
 from tile_cpu.passes.plan_memory import PlanMemory
+from tile_cpu.passes.plan_prefetch import PlanPrefetch
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
 
 
@@ -23,9 +25,11 @@ def edits(target: Target) -> tuple[Edit, ...]:
     Tiles are guarded like tensors: a stray store to a tile would damage the memory of the process.
     """
     return (
+        insert_before("lower_tile_ops", PlanPrefetch()),
         replace("legalize_bounds", LegalizeBounds(every_scope=True)),
         insert_after(
             "simplify",
+            LegalizeCarriedTypes(),
             LowerLoopControl(),
             MapGrid(),
             CallLibm(),

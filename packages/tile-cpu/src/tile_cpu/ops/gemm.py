@@ -31,7 +31,9 @@ from tile_cpu.llvm.gemm_kernels import Block, Dot, Product
 from tile_cpu.llvm.transpose import transpose_kernel
 from tile_cpu.ops import matrices
 from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, cuts
+from tile_cpu.ops.gemm_prefetch import Prefetch
 from tile_cpu.ops.matrices import Matrix, Shifted
+from tile_cpu.passes.plan_prefetch import PREFETCH
 
 _COMPUTED = ("float32", "float64", "int32", "int64")
 _DOTS = {("bfloat16", "float32"): "bf16", ("int8", "int32"): "s8", ("uint8", "int32"): "u8"}
@@ -80,6 +82,7 @@ class _Plain:
         self._product = product
         self._rows, self._columns, self._depth = sizes(call)
         self._lanes = facts.lanes(32)
+        self._coming = tuple(Tile(region) for region in call.attrs.get(PREFETCH, ()))
         self._functions: list[Function] = []
         self._before: list[S.Stmt] = []
         self._after: list[S.Stmt] = []
@@ -100,7 +103,8 @@ class _Plain:
 
     def _blocks(self, operands: Operands, columns: int, depth: int) -> S.Stmt:
         best = register_tile(self._facts, self._product)
-        return Blocks(operands, self._product, best, self._rows, depth).cover(columns, self._functions)
+        coming, self._coming = self._coming, ()
+        return Blocks(operands, self._product, best, self._rows, depth, coming).cover(columns, self._functions)
 
     def _source(self, side: str) -> Matrix:
         return Matrix(Tile(self._call.region(side)), side != "c" and transposed(self._call, side))
@@ -269,7 +273,9 @@ class _Grouped(_Plain):
         kernel = amx.gemm_kernel(*shape, self._product.kind, clear=self._product.clear)
         self._functions.append(kernel)
         at_row, at_column = row * amx.ROWS, column * amx.COLUMNS
-        return kernel.call(
+        down, across = (-(-extent // 32) for extent in (self._rows, self._columns))
+        number = tirx.floordiv(column, 2) * down + tirx.floordiv(row, 2)
+        call = kernel.call(
             a.address(at_row, int32(0)),
             a.strides[0] * self._dot.element_bytes,
             b.address(int32(0), at_column),
@@ -278,3 +284,4 @@ class _Grouped(_Plain):
             c.strides[0] * 4,
             self._depth // (self._dot.group * amx.ROWS),
         )
+        return sequence([*Prefetch(self._coming, down * across).part(number, self._functions), call])
