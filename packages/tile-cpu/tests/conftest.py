@@ -6,6 +6,17 @@ from typing import Any
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _verified_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pass of every kernel that a test here compiles leaves a well-formed program."""
+    from tile_core.passes import lower, verify
+
+    def observers(_target: Any) -> list[Any]:
+        return [(lambda _name, _func: None, verify.verifying)]
+
+    monkeypatch.setattr(lower, "default_observers", observers)
+
+
 @pytest.fixture(scope="session")
 def build() -> Callable[..., Any]:
     """Compile a lowered function for this machine: `build(func)` is callable, `build.module()` the last LLVM module."""

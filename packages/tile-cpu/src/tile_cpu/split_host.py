@@ -8,8 +8,8 @@ The first cell belongs to the blocks: an assertion that fails leaves its number 
 host raises the error, because a worker thread's error would not reach the caller.
 
 `tile_launch_<k>` is imported LLVM IR: it hands the blocks' function to the pool that the runtime stored in the
-module, or calls it directly when there is no pool or only one block. TVM's own parallel loops are not used: they
-leave the number of tasks to TVM's pool, which cannot be told apart from other users of TVM in the process.
+module, or calls it directly when there is no pool or too little work to share. TVM's own parallel loops are not used:
+they leave the number of tasks to TVM's pool, which cannot be told apart from other users of TVM in the process.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from tile_core.ir import visit
 from tile_cpu.passes.map_grid import GRID
 
 SET_POOL = "tile_set_pool"
+WORTH_SPREADING = 1 << 15
+"""Stored elements from which on a launch uses other cores: below, waking them takes longer than the work."""
+
 CELL_VALUE = 15
 """`kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
 
@@ -46,7 +49,7 @@ declare i32 @{blocks}(ptr, i64, i64)
 define i32 @tile_launch_{index}(ptr %cells, i64 %count) {{
   %pool = load ptr, ptr @tile_pool
   %alone = icmp eq ptr %pool, null
-  %single = icmp sle i64 %count, 1
+  %single = icmp sle i64 %count, {alone}
   %direct = or i1 %alone, %single
   br i1 %direct, label %serial, label %parallel
 serial:
@@ -102,7 +105,9 @@ class _Outliner:
         captured = _captured(loop)
         assertions: list[S.AssertStmt] = []
         self.blocks.append(_blocks(symbol, loop, captured, assertions))
-        self.launchers.append(_LAUNCH.format(blocks=symbol, index=index))
+        work = int(loop.annotations[GRID])
+        alone = max(1, WORTH_SPREADING // work) if work else 1
+        self.launchers.append(_LAUNCH.format(blocks=symbol, index=index, alone=alone))
         return _launch(index, loop, captured, assertions)
 
 

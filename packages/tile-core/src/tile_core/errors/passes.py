@@ -11,6 +11,7 @@ __all__ = [
     "HostAccessError",
     "IndexOutOfRangeError",
     "LoopControlError",
+    "MalformedProgramError",
     "MissingLoweringError",
     "ParallelNestError",
     "ParallelStorageError",
@@ -185,4 +186,15 @@ class CodegenError(TileError, RuntimeError):
     """
 
     code = "TILE-E0516"
+    kind = "environment"
+
+
+class MalformedProgramError(TileError, RuntimeError):
+    """A pass left a program that is not well formed.
+
+    This is a fault of the compiler or of a plugin's pass, not of the kernel. The message names the pass. Please
+    report it with the kernel.
+    """
+
+    code = "TILE-E0517"
     kind = "environment"

@@ -15,11 +15,15 @@ from typing import Any, ClassVar
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.errors.passes import UnsupportedOnTargetError
 from tile_core.ir import launch, visit
 from tile_core.ir.regions import constant
+from tile_core.ir.spans import from_tvm
 from tile_core.passes.base import PassContext
+from tile_cpu.passes.block_work import block_work
 
 GRID = "tile.grid"
+"""Marks the loop over blocks. Its value is the work of one block in stored elements, 0 where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,12 @@ class MapGrid:
             if not launch.is_launch(stmt):
                 return mutator.default_mutate(stmt)
             nest = launch.from_stmt(stmt)
+            if nest.prelude.strip():
+                raise UnsupportedOnTargetError(
+                    "the kernel has a prelude of source text, but no source is printed for the CPU",
+                    remedy="leave prelude out on this target",
+                    span=from_tvm(nest.span),
+                )
             extents = [constant(extent) for extent in nest.grid_extents]
             grids.append(None if None in extents else math.prod(extent or 0 for extent in extents))
             return blocks(nest)
@@ -52,12 +62,13 @@ def blocks(nest: launch.Launch) -> S.For:
     """The loop over the blocks of one launch."""
     total: ir.Expr = tirx.IntImm("int64", 1)
     for extent in nest.grid_extents:
-        total = total * _wide(extent)
+        total = total * _count(extent)
     block = tirx.Var("block", "int64")
     names = _coordinates(block, nest)
     body = visit.sequence([*names, nest.body], nest.span)
     zero = tirx.IntImm("int64", 0)
-    return S.For(block, zero, total, S.ForKind.PARALLEL, body, annotations={GRID: 1}, span=nest.span)
+    marks = {GRID: block_work(nest.body) or 0}
+    return S.For(block, zero, total, S.ForKind.PARALLEL, body, annotations=marks, span=nest.span)
 
 
 def _coordinates(block: ir.Var, nest: launch.Launch) -> list[S.Stmt]:
@@ -71,6 +82,12 @@ def _coordinates(block: ir.Var, nest: launch.Launch) -> list[S.Stmt]:
         rest = tirx.floordiv(rest, divisor)
         binds.append(S.Bind(var, _narrow(index, str(var.ty.dtype)), nest.span))
     return binds
+
+
+def _count(extent: ir.Expr) -> ir.Expr:
+    """The blocks along one axis: none where the extent is negative."""
+    wide = _wide(extent)
+    return wide if constant(wide) is not None else tirx.max(wide, tirx.IntImm("int64", 0))
 
 
 def _wide(expr: ir.Expr) -> ir.Expr:
