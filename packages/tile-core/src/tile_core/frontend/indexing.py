@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import sym
+
 from tile_core.errors.frontend import IndexCountError, IndexRangeError
+from tile_core.frontend.exprs import Expr, as_expr, as_number
+from tile_core.ir.regions import constant
 
 Index = Any
 """A Python int or an `Expr` of integer dtype."""
@@ -93,18 +97,15 @@ def _index(name: str, axis: int, value: Any, extent: Index) -> Index:
 
 
 def _scalar(name: str, value: Any) -> Index:
-    from tile_core.frontend.values import Expr, VarCell, as_number, wrap
-    from tile_core.ir.regions import constant
-
     if value is Ellipsis or value is None:
         raise IndexCountError(
             f"{name} is indexed with {value!r}", remedy="write an index or a slice for each dimension"
         )
     if not isinstance(value, Expr):
         if hasattr(value, "ty"):
-            value = wrap(value)
+            value = as_expr(value)
         else:
-            return _number(name, value, as_number)
+            return _number(name, value)
     if not (value.dtype.is_integer or value.dtype.is_bool) or value.dtype.lanes != 1:
         raise IndexCountError(f"{name} is indexed with a {value.dtype}", remedy='cast the index: T.cast(i, "int32")')
     known = constant(value.ir)
@@ -113,10 +114,10 @@ def _scalar(name: str, value: Any) -> Index:
     if value.dtype.is_bool:
         return value.astype("int32")
     # A variable is read now: the place does not move when it is assigned.
-    return value.load() if isinstance(value, VarCell) else value
+    return value.load()
 
 
-def _number(name: str, value: Any, as_number: Any) -> int:
+def _number(name: str, value: Any) -> int:
     if isinstance(value, bool | float | str | list | tuple) or not hasattr(value, "__index__"):
         raise IndexCountError(
             f"{name} is indexed with {value!r} of type {type(value).__name__}", remedy="index with integers or slices"
@@ -130,11 +131,6 @@ def _length(start: Index, stop: Index) -> Index:
         return stop - start
     if isinstance(start, int) and start == 0:
         return stop
-    from tvm import sym
-
-    from tile_core.frontend.values import wrap
-    from tile_core.ir.regions import constant
-
     difference = sym.Analyzer().simplify((stop - start).ir)
     known = constant(difference)
-    return wrap(difference) if known is None else known
+    return as_expr(difference) if known is None else known

@@ -17,8 +17,8 @@ from typing import Any
 from tile_core.errors.base import SourceSpan
 from tile_core.errors.frontend import ParameterError, SourceUnavailableError
 from tile_core.frontend.names import assigned_names, parameter_names
-from tile_core.frontend.rewrite_expressions import TRACER, load
-from tile_core.frontend.rewrite_expressions import definition as function_definition
+from tile_core.frontend.nodes import TRACER, load
+from tile_core.frontend.nodes import definition as function_definition
 from tile_core.frontend.rewrite_statements import StatementRewriter
 from tile_core.frontend.source import FunctionSource, function_source
 from tile_core.frontend.tracer import Place, Tracer

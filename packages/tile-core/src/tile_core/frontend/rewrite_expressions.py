@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from tile_core.errors.frontend import StatementInExpressionError, UnsupportedSyntaxError
+from tile_core.frontend.nodes import at, call, lazy, load, text
 
-TRACER = "_tile_"
-"""The name under which rewritten code reaches its tracer."""
-
-Node = TypeVar("Node", bound=ast.AST)
 Refuse = Callable[[ast.AST, type[Exception], str, str], NoReturn]
 
 COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -27,45 +24,6 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.NotIn: "not in",
 }
 _WATCHED_BUILTINS = ("bool", "range")
-
-
-def at(node: Node, place: ast.AST) -> Node:
-    """Give a made node the position of the user's: one line, since CPython reports a call by its last line.
-
-    What was made below it inherits the position when the whole definition is compiled.
-    """
-    ast.copy_location(node, place)
-    if getattr(place, "end_lineno", None) != getattr(place, "lineno", None):
-        node.end_lineno, node.end_col_offset = place.lineno, place.col_offset  # type: ignore[attr-defined]
-    return node
-
-
-def load(name: str) -> ast.Name:
-    """`name`, read."""
-    return ast.Name(name, ast.Load())
-
-
-def call(method: str, *arguments: ast.expr) -> ast.Call:
-    """A call to the tracer."""
-    return ast.Call(ast.Attribute(load(TRACER), method, ast.Load()), list(arguments), [])
-
-
-def lazy(body: ast.expr) -> ast.Lambda:
-    """`lambda: body`."""
-    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    return ast.Lambda(empty, body)
-
-
-def definition(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
-    """A function definition."""
-    node = ast.FunctionDef(name, arguments, body, [])
-    node.type_params = []  # type: ignore[attr-defined]  # Python 3.12 wants it, 3.11 ignores it.
-    return node
-
-
-def text(value: str) -> ast.Constant:
-    """A string constant."""
-    return ast.Constant(value)
 
 
 class ExpressionRewriter(ast.NodeTransformer):

@@ -18,16 +18,23 @@ from tile_core.errors.frontend import (
     UnsupportedSyntaxError,
 )
 from tile_core.frontend.names import assigned_names, parameter_names
-from tile_core.frontend.rewrite_expressions import (
+from tile_core.frontend.nodes import (
     TRACER,
-    ExpressionRewriter,
+    Block,
+    assign,
     at,
+    bare,
     call,
+    call_on,
     definition,
+    hand_over,
     lazy,
     load,
+    receive,
     text,
+    with_,
 )
+from tile_core.frontend.rewrite_expressions import ExpressionRewriter
 from tile_core.frontend.tracer import Place
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -55,8 +62,6 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Nonlocal: ("`nonlocal` in a traced function", "use T.alloc_var for run-time state"),
 }
 
-Block = list[ast.stmt]
-
 
 class StatementRewriter:
     """Rewrites one definition. `places` collects the position of every statement."""
@@ -80,7 +85,7 @@ class StatementRewriter:
             body.insert(
                 0, at(ast.Assign(list[ast.expr](unbound), ast.Attribute(load(TRACER), "UNBOUND", ast.Load())), node)
             )
-        return at(definition(node.name, _bare(node.args), body or [ast.Pass()]), node)
+        return at(definition(node.name, bare(node.args), body or [ast.Pass()]), node)
 
     def header(self, node: ast.stmt) -> SourceSpan:
         """Where a statement stands; of a compound statement, its first line up to the end of its header."""
@@ -121,7 +126,7 @@ class StatementRewriter:
         if len(node.targets) == 1:
             return self._store(node.targets[0], value)
         temporary = self._temporary()
-        made: Block = [_set(temporary, value)]
+        made: Block = [assign(temporary, value)]
         for target in node.targets:
             made += self._store(target, load(temporary))
         return made
@@ -134,13 +139,13 @@ class StatementRewriter:
             return self._store(node.target, call("converted", annotation, self._value(node.value)))
         name = node.target.id
         if node.value is None:
-            return [_set(name, call("declare", text(name), load(name), annotation))]
-        return [_set(name, call("annotated", text(name), load(name), annotation, self._value(node.value)))]
+            return [assign(name, call("declare", text(name), load(name), annotation))]
+        return [assign(name, call("annotated", text(name), load(name), annotation, self._value(node.value)))]
 
     def _augassign(self, node: ast.AugAssign) -> Block:
         operator, value, target = text(_OPERATORS[type(node.op)]), self._value(node.value), node.target
         if isinstance(target, ast.Name):
-            return [_set(target.id, call("aug", text(target.id), load(target.id), operator, value))]
+            return [assign(target.id, call("aug", text(target.id), load(target.id), operator, value))]
         if isinstance(target, ast.Subscript):
             made = call("aug_item", self._value(target.value), self._key(target.slice), operator, value)
         else:
@@ -151,7 +156,7 @@ class StatementRewriter:
         made: Block = []
         for target in node.targets:
             if isinstance(target, ast.Name):
-                made.append(_set(target.id, ast.Attribute(load(TRACER), "UNBOUND", ast.Load())))
+                made.append(assign(target.id, ast.Attribute(load(TRACER), "UNBOUND", ast.Load())))
             else:
                 made.append(ast.Delete([self._expressions.visit(target)]))
         return made
@@ -160,14 +165,14 @@ class StatementRewriter:
         names = assigned_names([*node.body, *node.orelse])
         scope = self._temporary()
         arm = call_on(scope, "arm")
-        then: Block = [_with(arm, None, self.block(node.body)), *_hand_over(scope, "end", names)]
+        then: Block = [with_(arm, None, self.block(node.body)), *hand_over(scope, "end", names)]
         made: Block = [
-            _set(scope, self._scope("branch", names, self._value(node.test))),
+            assign(scope, self._scope("branch", names, self._value(node.test))),
             ast.If(call_on(scope, "take_then"), then, []),
         ]
         if node.orelse:
-            made.append(ast.If(call_on(scope, "take_else"), [_with(arm, None, self.block(node.orelse))], []))
-        return [*made, *_hand_over(scope, "leave", names, always=True)]
+            made.append(ast.If(call_on(scope, "take_else"), [with_(arm, None, self.block(node.orelse))], []))
+        return [*made, *hand_over(scope, "leave", names, always=True)]
 
     def _for(self, node: ast.For) -> Block:
         names = assigned_names([node.target, *node.body, *node.orelse])
@@ -178,8 +183,8 @@ class StatementRewriter:
         loop = ast.For(ast.Name(item, ast.Store()), load(scope), body, self.block(node.orelse))
         opened = self._scope("loop", names, self._value(node.iter), ast.Constant(bool(node.orelse)))
         return [
-            _with(opened, scope, [*_receive(scope, "entry", names), loop]),
-            *_hand_over(scope, "leave", names),
+            with_(opened, scope, [*receive(scope, "entry", names), loop]),
+            *hand_over(scope, "leave", names),
         ]
 
     def _while(self, node: ast.While) -> Block:
@@ -194,8 +199,8 @@ class StatementRewriter:
         self.loops.pop()
         guarded = ast.If(call_on(scope, "test", lazy(self._value(node.test))), body, [])
         return [
-            _with(self._scope("while_", names), scope, [*_receive(scope, "entry", names), guarded]),
-            *_hand_over(scope, "leave", names),
+            with_(self._scope("while_", names), scope, [*receive(scope, "entry", names), guarded]),
+            *hand_over(scope, "leave", names),
         ]
 
     def _with(self, node: ast.With) -> Block:
@@ -209,9 +214,9 @@ class StatementRewriter:
         names = assigned_names(node.body)
         scope = self._temporary()
         return [
-            _set(scope, self._scope("enter", names, self._value(item.context_expr))),
-            _with(load(scope), entered, body),
-            *_hand_over(scope, "leave", names),
+            assign(scope, self._scope("enter", names, self._value(item.context_expr))),
+            with_(load(scope), entered, body),
+            *hand_over(scope, "leave", names),
         ]
 
     def _break(self, node: ast.Break) -> Block:
@@ -234,7 +239,7 @@ class StatementRewriter:
         failure = self._temporary()
         failed = ast.Compare(load(failure), [ast.IsNot()], [ast.Constant(None)])
         return [
-            _set(failure, call("assert_", self._value(node.test), lazy(message), text(ast.unparse(node.test)))),
+            assign(failure, call("assert_", self._value(node.test), lazy(message), text(ast.unparse(node.test)))),
             ast.If(failed, [ast.Raise(load(failure))], []),
         ]
 
@@ -265,7 +270,7 @@ class StatementRewriter:
     def _store(self, target: ast.expr, value: ast.expr) -> Block:
         """Assignment by the rules of `Tracer.assign`."""
         if isinstance(target, ast.Name):
-            return [_set(target.id, call("assign", text(target.id), load(target.id), value))]
+            return [assign(target.id, call("assign", text(target.id), load(target.id), value))]
         if isinstance(target, ast.Subscript):
             return [ast.Expr(call("set_item", self._value(target.value), self._key(target.slice), value))]
         if isinstance(target, ast.Attribute):
@@ -276,7 +281,7 @@ class StatementRewriter:
     def _bind_raw(self, target: ast.expr, value: ast.expr) -> Block:
         """Binding of a loop or `with` target: always anew."""
         if isinstance(target, ast.Name):
-            return [at(_set(target.id, value), target)]
+            return [at(assign(target.id, value), target)]
         if isinstance(target, ast.Tuple | ast.List):
             return [at(stmt, target) for stmt in self._unpack(target, value, self._bind_raw, settle=False)]
         return self._refuse(target, AssignmentTargetError, "a loop or `with` target that is no name", "use a name")
@@ -288,7 +293,7 @@ class StatementRewriter:
         hints = ast.Tuple(
             [text(element.id if isinstance(element, ast.Name) else "value") for element in plain], ast.Load()
         )
-        made: Block = [_set(temporary, call("unpack", value, hints, ast.Constant(star), ast.Constant(settle)))]
+        made: Block = [assign(temporary, call("unpack", value, hints, ast.Constant(star), ast.Constant(settle)))]
         for position, element in enumerate(plain):
             made += store(element, ast.Subscript(load(temporary), ast.Constant(position), ast.Load()))
         return made
@@ -355,50 +360,3 @@ def _targets(node: ast.stmt) -> tuple[str, ...]:
     if isinstance(node, ast.With):
         return assigned_names([item.optional_vars for item in node.items if item.optional_vars is not None])
     return ()
-
-
-def _bare(arguments: ast.arguments) -> ast.arguments:
-    """The parameters without annotations and defaults."""
-
-    def bare(parameters: list[ast.arg]) -> list[ast.arg]:
-        return [ast.arg(parameter.arg) for parameter in parameters]
-
-    return ast.arguments(
-        posonlyargs=bare(arguments.posonlyargs),
-        args=bare(arguments.args),
-        vararg=None if arguments.vararg is None else ast.arg(arguments.vararg.arg),
-        kwonlyargs=bare(arguments.kwonlyargs),
-        kw_defaults=[None for _ in arguments.kwonlyargs],
-        kwarg=None if arguments.kwarg is None else ast.arg(arguments.kwarg.arg),
-        defaults=[],
-    )
-
-
-def call_on(scope: str, method: str, *arguments: ast.expr) -> ast.Call:
-    """A call to a scope held in a temporary."""
-    return ast.Call(ast.Attribute(load(scope), method, ast.Load()), list(arguments), [])
-
-
-def _set(name: str, value: ast.expr) -> ast.Assign:
-    return ast.Assign([ast.Name(name, ast.Store())], value)
-
-
-def _with(context: ast.expr, name: str | None, body: Block) -> ast.With:
-    target = None if name is None else ast.Name(name, ast.Store())
-    return ast.With([ast.withitem(context, target)], body or [ast.Pass()])
-
-
-def _receive(scope: str, method: str, names: tuple[str, ...], *arguments: ast.expr) -> Block:
-    """`(x, y) = scope.method(...)`."""
-    if not names:
-        return []
-    targets = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
-    return [ast.Assign([targets], call_on(scope, method, *arguments))]
-
-
-def _hand_over(scope: str, method: str, names: tuple[str, ...], *, always: bool = False) -> Block:
-    """`(x, y) = scope.method((x, y))`."""
-    values = ast.Tuple([load(name) for name in names], ast.Load())
-    if names:
-        return _receive(scope, method, names, values)
-    return [ast.Expr(call_on(scope, method, values))] if always else []

@@ -31,8 +31,8 @@ from tile_core.frontend.control import (
 from tile_core.frontend.loops import LoopNest, serial
 from tile_core.frontend.markers import UNBOUND, Marker
 from tile_core.frontend.values import Expr, Value, pair, unwrap, wrap
-from tile_core.ir.asserts import KERNEL_ASSERTION
 from tile_core.ir import regions
+from tile_core.ir.asserts import KERNEL_ASSERTION
 from tile_core.ir.spans import to_tvm
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
