@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tile_core.passes.base import PassContext
+from tile_core.passes.base import PassContext, run_pipeline
+from tile_core.passes.pipeline import apply_edits, default_pipeline
+from tile_core.passes.threads import thread_edits
 from tile_core.targets import Capabilities
 
 DTYPES = frozenset({"float32", "int32"})
@@ -39,5 +41,29 @@ def lowered(context: PassContext) -> Callable[..., Any]:
 
     def run(func: Any) -> Any:
         return LowerScalarOps()(LowerTileOps()(func, context), context)
+
+    return run
+
+
+THREADS = Capabilities(
+    threads=True,
+    max_threads=1024,
+    warp_size=32,
+    vector_bytes=16,
+    shared_bytes=48 * 1024,
+    dtypes=frozenset({"float32", "float16", "int32"}),
+)
+
+
+@pytest.fixture
+def run_until() -> Callable[[Any, str], tuple[Any, PassContext]]:
+    """Runs the pipeline of a target with threads up to a pass: the program, and the context with its decisions."""
+
+    def run(func: Any, last: str) -> tuple[Any, PassContext]:
+        backend = SimpleNamespace(name="threads", op_lowerings={})
+        context = PassContext(target=None, capabilities=THREADS, backend=backend)
+        pipeline = apply_edits(default_pipeline(THREADS), thread_edits())
+        names = [step.name for step in pipeline]
+        return run_pipeline(func, pipeline[: names.index(last) + 1], context), context
 
     return run

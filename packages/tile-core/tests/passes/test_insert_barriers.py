@@ -1,0 +1,100 @@
+"""Barriers stand where one piece of parallel work touches what another wrote, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tvm import ir
+
+import tile_core.language as T
+from tile_core.errors import DivergentBarrierError
+from tile_core.ir import visit
+from tile_core.passes.insert_barriers import BARRIER
+
+
+def barriers(run_until: Any, func: Any) -> int:
+    """How many barriers the program holds, also in the report."""
+    result, context = run_until(func, "insert_barriers")
+    calls = [call for call in visit.collect(result.body, ir.Call) if isinstance(call.op, ir.Op)]
+    found = sum(str(call.op.name) == BARRIER for call in calls)
+    assert found == context.report["barriers"]
+    return found
+
+
+def test_elementwise_needs_none(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(128):
+                B[i] = A[i] + 1.0
+
+    assert barriers(run_until, func) == 0
+
+
+def test_write_then_read_of_a_shared_tile_needs_one(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((128,), T.float32)
+            T.copy(A, s)
+            for i in T.Parallel(128):
+                B[i] = s[127 - i]
+
+    assert barriers(run_until, func) == 1
+
+
+def test_two_tiles_read_together_need_one(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((128,), T.float32)
+            t = T.alloc_shared((128,), T.float32)
+            T.copy(A, s)
+            T.copy(A, t)
+            for i in T.Parallel(128):
+                B[i] = s[127 - i] + t[i]
+
+    assert barriers(run_until, func) == 1
+
+
+def test_a_loop_needs_one_before_it_overwrites(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((4, 128), T.float32), B: T.Tensor((4, 128), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((128,), T.float32)
+            for k in T.serial(4):
+                T.copy(A[k, :], s)
+                for i in T.Parallel(128):
+                    B[k, i] = s[127 - i]
+
+    assert barriers(run_until, func) == 2
+
+
+def test_a_branch_that_is_the_same_for_all_threads_may_hold_one(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32), n: T.int32):
+        with T.Kernel(2, threads=64) as bx:
+            s = T.alloc_shared((128,), T.float32)
+            if bx + n > 1:
+                T.copy(A, s)
+                for i in T.Parallel(128):
+                    B[i] = s[127 - i]
+
+    assert barriers(run_until, func) == 1
+
+
+def test_a_branch_on_the_thread_may_not(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding(0)
+            s = T.alloc_shared((128,), T.float32)
+            if tx < 32:
+                T.copy(A, s)
+                for i in T.Parallel(128):
+                    B[i] = s[127 - i]
+
+    with pytest.raises(DivergentBarrierError) as caught:
+        run_until(func, "insert_barriers")
+    assert caught.value.span is not None

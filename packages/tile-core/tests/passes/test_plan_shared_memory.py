@@ -1,0 +1,75 @@
+"""Places of shared tiles: bytes are shared by tiles that do not live together, and the limit is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx import stmt as S
+
+import tile_core.language as T
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import visit
+from tile_core.passes.plan_shared_memory import OFFSET
+
+
+def places(run_until: Any, func: Any) -> tuple[dict[str, int], int]:
+    """Offsets by name, and the bytes of the launch."""
+    result, context = run_until(func, "plan_shared_memory")
+    (loop,) = launch_ir.launches(result.body)
+    allocs = visit.collect(result.body, S.AllocBuffer)
+    found = {str(alloc.buffer.name): int(alloc.annotations[OFFSET]) for alloc in allocs if OFFSET in alloc.annotations}
+    used = launch_ir.from_stmt(loop).shared_bytes
+    assert context.report["shared_bytes"] == used
+    return found, used
+
+
+def test_tiles_that_live_together_lie_apart(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((100,), T.float32), B: T.Tensor((100,), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((100,), T.float32)
+            t = T.alloc_shared((100,), T.float32)
+            T.copy(A, s)
+            T.copy(A, t)
+            for i in T.Parallel(100):
+                B[i] = s[99 - i] + t[i]
+
+    found, used = places(run_until, func)
+    assert sorted(found.values()) == [0, 512]
+    assert used == 912
+
+
+def test_tiles_that_do_not_share_bytes(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((100,), T.float32), B: T.Tensor((100,), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((100,), T.float32)
+            t = T.alloc_shared((100,), T.float32)
+            T.copy(A, s)
+            for i in T.Parallel(100):
+                B[i] = s[99 - i]
+            T.copy(B, t)
+            for i in T.Parallel(100):
+                A[i] = t[99 - i]
+
+    found, used = places(run_until, func)
+    assert set(found.values()) == {0}
+    assert used == 400
+
+
+def test_a_tile_filled_before_a_loop_lives_through_it(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((100,), T.float32), B: T.Tensor((4, 100), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((100,), T.float32)
+            t = T.alloc_shared((100,), T.float32)
+            T.copy(A, s)
+            for k in T.serial(4):
+                for i in T.Parallel(100):
+                    B[k, i] = s[99 - i]
+                T.copy(A, t)
+                for i in T.Parallel(100):
+                    B[k, i] += t[99 - i]
+
+    found, _used = places(run_until, func)
+    assert len(set(found.values())) == 2
