@@ -243,3 +243,17 @@ def test_refusals_name_the_buffers(body: Any, error: type[Exception], words: lis
         trace(body)
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert caught.value.span is not None
+
+
+def test_the_padding_is_converted_like_an_element(run: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int8"), Out: T.Tensor((8,), "uint8"), n: T.int32):
+        with T.Kernel(1):
+            T.annotate_safe_value({A: -1})
+            tile = T.alloc_shared((8,), "uint8")
+            T.copy(A[0:n], tile)
+            T.copy(tile, Out)
+
+    out = torch.zeros(8, dtype=torch.uint8)
+    run(kernel, torch.arange(8, dtype=torch.int8), out, 3)
+    assert out.tolist() == [0, 1, 2] + [255] * 5

@@ -15,6 +15,7 @@ __all__ = [
     "GemmSymbolicError",
     "MemoryOrderError",
     "NotPortableError",
+    "OperandOverlapError",
     "OpArgumentError",
     "OpDTypeError",
     "ReduceDTypeError",
@@ -204,3 +205,13 @@ class AnnotationError(TileError, ValueError):
     """An annotation does not fit what it annotates; the message names the buffer and what was expected."""
 
     code = "TILE-E0220"
+
+
+class OperandOverlapError(TileError, ValueError):
+    """The destination of an operation may overlap one of its sources.
+
+    A matrix multiply, a reduction or an atomic update of one region of a buffer from another region of it would read
+    what it has already written. Use a tile of its own for the result.
+    """
+
+    code = "TILE-E0221"

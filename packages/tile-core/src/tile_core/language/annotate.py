@@ -58,8 +58,20 @@ def annotate_safe_value(safe_value_map: Mapping[Any, float | int]) -> None:
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise AnnotationError(f"annotate_safe_value: {value!r} for {buffer.name}", remedy="give a Python number")
+        _require_representable(buffer, value)
         _safe_values.setdefault(current_builder(), {})[buffer.ir] = value
         _annotate(buffer.ir, "safe_value", unwrap_cast(value, buffer.dtype))
+
+
+def _require_representable(buffer: Buffer, value: float) -> None:
+    dtype = buffer.dtype.element
+    if dtype.is_float:
+        return
+    if value != value or not dtype.min <= value <= dtype.max or value != int(value):
+        raise AnnotationError(
+            f"annotate_safe_value: {value!r} is no {dtype}, the dtype of {buffer.name}",
+            remedy="give a value of the dtype",
+        )
 
 
 def safe_value_of(buffer: ir.Var) -> float | int | None:

@@ -8,7 +8,7 @@ from typing import Any
 from tile_core.frontend.values import VarCell, unwrap_cast
 from tile_core.ir.regions import REDUCER
 from tile_core.language import reducer
-from tile_core.language._operands import attributes, buffer_of, emit, region
+from tile_core.language._operands import attributes, buffer_of, emit, region, whole_buffer
 
 __all__ = ["clear", "fill"]
 
@@ -27,7 +27,7 @@ def fill(buffer: Any, value: Any, annotations: Mapping[str, Any] | None = None) 
         return
     target = buffer_of(buffer, "fill")
     if target.scope == REDUCER:
-        reducer.start(target, value)
+        reducer.start(whole_buffer(buffer, "fill"), value)
         return
     emit(
         "tile.fill",

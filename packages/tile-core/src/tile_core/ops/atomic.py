@@ -33,7 +33,7 @@ from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
 from tile_core.ops.build import Tile, cast, dtype_of, parallel, same
 from tile_core.ops.copy import axes, check_fit, position
 from tile_core.ops.numerics import convert
-from tile_core.ops.rules import inside
+from tile_core.ops.rules import apart, identical, inside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,6 +105,8 @@ def _check_tile(call: OpCall) -> None:
                 remedy="slice both to one shape",
                 span=call.source_span,
             )
+    if not identical(src, dst):
+        apart(call, dst, src)
     inside(call, src, dst)
 
 

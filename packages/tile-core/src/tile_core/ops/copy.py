@@ -134,7 +134,7 @@ def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
             values = values.take(range(want), axis=axis)
         elif have < want and _level(dst_tile) > _level(src_tile):
             pad = [(0, want - have) if i == axis else (0, 0) for i in range(len(shape))]
-            fill = constant_array(call.attrs.get("pad", 0), dst_tile.dtype)
+            fill = convert(constant_array(call.attrs.get("pad", 0), src_tile.dtype), src_tile.dtype, dst_tile.dtype)
             values = np.pad(values, pad, constant_values=fill)
     target[tuple(slice(0, size) for size in values.shape)] = values
 
@@ -168,7 +168,7 @@ def _move(src: Tile, dst: Tile, domain: list[Axis], call: OpCall) -> S.Stmt:
         value = cast(src.load(read), dst.dtype)
         readable = _within(domain, index, [None if a.broadcast else a.src for a in domain], src.extents)
         if readable is not None:
-            value = tirx.if_then_else(readable, value, number(call.attrs.get("pad", 0), dst.dtype))
+            value = tirx.if_then_else(readable, value, cast(number(call.attrs.get("pad", 0), src.dtype), dst.dtype))
         store = dst.store(value, position(dst.rank, index, [axis.dst for axis in domain]), call.span)
         writable = _within(domain, index, [axis.dst for axis in domain], dst.extents)
         return store if writable is None else S.IfThenElse(writable, store, None, call.span)

@@ -33,7 +33,7 @@ from tile_core.ops.build import (
     widened,
 )
 from tile_core.ops.numerics import convert
-from tile_core.ops.rules import inside
+from tile_core.ops.rules import apart, inside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +61,7 @@ def check(call: OpCall) -> None:
         _check_matrix(call, side.upper(), tile)
     _check_sizes(call, tiles)
     _check_dtypes(call, tiles)
+    apart(call, tiles["c"], tiles["a"], tiles["b"])
     inside(call, *tiles.values())
 
 

@@ -36,7 +36,7 @@ from tile_core.ops.build import (
     widened,
 )
 from tile_core.ops.numerics import constant_array, convert
-from tile_core.ops.rules import equal_shapes, inside, without
+from tile_core.ops.rules import apart, equal_shapes, inside, without
 from tile_core.ops.scalar import SCALARS
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ def check(call: OpCall) -> None:
             remedy="reinterpret the values as integers first",
             span=call.source_span,
         )
+    apart(call, dst, src)
     inside(call, src, dst)
 
 

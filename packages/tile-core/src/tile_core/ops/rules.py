@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tvm import ir
 
-from tile_core.errors.ops import RegionBoundsError
+from tile_core.errors.ops import OperandOverlapError, RegionBoundsError
 from tile_core.ir.regions import GLOBAL, constant
 from tile_core.ops.base import OpCall
 from tile_core.ops.build import Tile, same, shape_text, simplify
@@ -43,6 +43,17 @@ def without(items: Sequence[ir.Expr], axis: int) -> list[ir.Expr]:
 def equal_shapes(a: Sequence[ir.Expr], b: Sequence[ir.Expr]) -> bool:
     """Whether two lists of extents agree, as far as can be proven."""
     return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def apart(call: OpCall, dst: Tile, *sources: Tile) -> None:
+    """Refuse a destination that may share elements with a source. Raises `OperandOverlapError`."""
+    for src in sources:
+        if src.buffer.same_as(dst.buffer) and not provably_disjoint(src, dst):
+            raise OperandOverlapError(
+                f"{call.op.name.removeprefix('tile.')}: the destination {dst} may overlap the source {src}",
+                remedy="write the result into a tile of its own",
+                span=call.source_span,
+            )
 
 
 def provably_disjoint(a: Tile, b: Tile) -> bool:
