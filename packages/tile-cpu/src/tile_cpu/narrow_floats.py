@@ -1,4 +1,4 @@
-"""Bits of bfloat16 and of the 8-bit floats to float32 and back, as plain integer code that works on vectors.
+"""Bits of bfloat16 and of floats of 8, 6 and 4 bits to float32 and back, as integer code that works on vectors.
 
 TVM's own expansions lose NaN (bfloat16), and zero, subnormals, NaN and infinities (8 bits). The rules are those of
 `tile_core.dtypes.casts`: to nearest, ties to even; overflow gives the largest finite value for 8 bits, infinity for
@@ -24,7 +24,7 @@ QUIET_NAN = 0x7FC00000
 
 def is_narrow(dtype: str) -> bool:
     """Whether a scalar dtype is a float that TVM's code generator does not compute with."""
-    return dtype == "bfloat16" or dtype.startswith("float8")
+    return dtype == "bfloat16" or dtype.startswith(("float8_", "float6_", "float4_"))
 
 
 def float32_bits(value: float) -> int:
@@ -50,7 +50,7 @@ class NarrowFloat:
     @property
     def storage(self) -> str:
         """The unsigned dtype that holds the bits."""
-        return self._typed(f"uint{self.dtype.bits}")
+        return self._typed(f"uint{max(self.dtype.bits, 8)}")
 
     def decode(self, bits: ir.Expr) -> ir.Expr:
         """The float32 value of `bits`, an expression of dtype `storage`; exact."""

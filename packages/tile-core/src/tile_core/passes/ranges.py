@@ -80,7 +80,8 @@ class Ranges:
         with ExitStack() as stack:
             for condition in conditions:
                 for fact in conjuncts(unmarked(condition)):
-                    if not reads_memory(fact):
+                    # A comparison of floats is no fact to an analyzer that knows no NaN, and no custom types.
+                    if not reads_memory(fact) and all(map(is_integer, visit.collect(fact, ir.Expr))):
                         stack.enter_context(self.analyzer.constraint_scope(fact))
             yield
 

@@ -1,0 +1,311 @@
+"""Types that neither TVM nor LLVM computes with, carried by types that they do: int4, uint4, tfloat32, unpacked float4.
+
+A value of such a type is a value of its carrier that the type can hold; whatever makes one fits it again, so results
+are those of `tile_core.dtypes.casts`. Tiles hold one value an element of the carrier. Tensors of int4, uint4 and
+float4_e2m1fn are packed two to a byte, the first in the low half, as the caller passes them: an access becomes one of
+the byte. Two values of a byte may belong to different cores, so a store adds the difference to the byte atomically.
+
+This runs before loops are vectorised, while every access is one of a single element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+from tvm.tirx.buffer import is_buffer_var
+
+from tile_core.dtypes import DType, casts
+from tile_core.errors.passes import DataTypeUnsupportedError
+from tile_core.ir import visit
+from tile_core.ir.launch import from_stmt, is_launch
+from tile_core.ir.regions import GLOBAL, scope
+from tile_core.ops.atomic import rmw
+from tile_core.passes.base import PassContext
+
+_BINARY = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max)
+_BITWISE = (E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor, E.LShift, E.RShift)
+_RELAXED = 0
+_HALF_BITS = 4
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """The dtype that carries another, and how a value of it is made to fit."""
+
+    dtype: str
+    fit: Callable[[ir.Expr], ir.Expr]
+
+
+def _signed_half(value: ir.Expr) -> ir.Expr:
+    four = tirx.IntImm("int8", _HALF_BITS)
+    return E.RShift(E.LShift(value, four), four)
+
+
+def _unsigned_half(value: ir.Expr) -> ir.Expr:
+    return E.BitwiseAnd(value, tirx.IntImm("uint8", 15))
+
+
+def _tfloat32(value: ir.Expr) -> ir.Expr:
+    """To ten bits of mantissa, halves away from zero; infinities and NaN as they are."""
+    var = tirx.Var("bits", "uint32")
+    word = [tirx.IntImm("uint32", constant) for constant in (0x1000, 0xFFFFE000, 0x7F800000)]
+    finite = E.NE(E.BitwiseAnd(var, word[2]), word[2])
+    rounded = E.Select(finite, E.BitwiseAnd(E.Add(var, word[0]), word[1]), var)
+    return E.Let(var, tirx.reinterpret("uint32", value), tirx.reinterpret("float32", rounded))
+
+
+CARRIERS = {
+    DType("int4"): Carrier("int8", _signed_half),
+    DType("uint4"): Carrier("uint8", _unsigned_half),
+    DType("tfloat32"): Carrier("float32", _tfloat32),
+    DType("float4_e2m1_unpacked"): Carrier("float4_e2m1fn", lambda value: value),
+}
+PACKED = (DType("int4"), DType("uint4"), DType("float4_e2m1fn"))
+
+
+@dataclass(frozen=True)
+class LegalizeCarriedTypes:
+    """See the module's docstring.
+
+    Raises:
+        DataTypeUnsupportedError: a vector of such a type, or a view of its memory as another type.
+    """
+
+    name: ClassVar[str] = "legalize_carried_types"
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext | None = None) -> tirx.PrimFunc:
+        """The function after this pass."""
+        rewriter = _Rewriter()
+        params = [rewriter.param(param) for param in func.params]
+        body = visit.mutate(
+            func.body,
+            (S.For, rewriter.launch),
+            (S.AllocBuffer, rewriter.alloc),
+            (S.DeclBuffer, rewriter.view),
+            (S.Bind, rewriter.bind),
+            (S.BufferStore, rewriter.store),
+            (ir.TensorLoad, rewriter.load),
+            (ir.Call, rewriter.call),
+            (E.Cast, rewriter.cast),
+            ((*_BINARY, *_BITWISE), rewriter.binary),
+            (E.Let, rewriter.let),
+            ((E.IntImm, E.FloatImm), rewriter.constant),
+            (ir.Var, rewriter.var),
+        )
+        return tirx.PrimFunc(params, body, func.ret_type, func.attrs, func.span)
+
+
+def carrier_of(ty: Any) -> Carrier | None:
+    """The carrier of a type, `None` for a type that stands for itself.
+
+    Raises:
+        DataTypeUnsupportedError: a vector of a carried type.
+    """
+    if not isinstance(ty, ir.PrimType):
+        return None
+    dtype = DType(str(ty.dtype) or "void")
+    if dtype.is_vector and dtype.element in CARRIERS:
+        raise DataTypeUnsupportedError(f"the CPU has no {dtype}", remedy=f"use {dtype.element}, or another vector type")
+    return CARRIERS.get(dtype)
+
+
+class _Rewriter:
+    def __init__(self) -> None:
+        self._buffers: dict[ir.Var, ir.Var] = {}
+        self._names: dict[ir.Var, ir.Var] = {}
+        self._views: list[S.Stmt] = []
+
+    def param(self, param: ir.Var) -> ir.Var:
+        """A tensor or number of the carrier for one of a carried type.
+
+        Packed tensors stay as the caller passes them.
+        """
+        if not is_buffer_var(param):
+            return self.var(param, None)
+        if _is_packed(param) or carrier_of(param.ty.dtype) is None:
+            return param
+        dtype = DType(str(param.dtype))
+        if dtype.carrier is dtype:
+            raise DataTypeUnsupportedError(
+                f"no caller has a tensor of {dtype}, which {param.name} is", remedy="use it for tiles only"
+            )
+        self._buffers[param] = _like(param, dtype.carrier)
+        return self._buffers[param]
+
+    def launch(self, loop: S.For, mutator: Any) -> S.Stmt:
+        if not is_launch(loop):
+            return mutator.default_mutate(loop)
+        nest = from_stmt(loop)
+        self._views = []
+        body = mutator.mutate(nest.body)
+        return replace(nest, body=visit.sequence([*self._views, body], loop.span)).to_stmt()
+
+    def alloc(self, stmt: S.AllocBuffer, mutator: Any) -> S.Stmt:
+        if carrier_of(stmt.buffer.ty.dtype) is None:
+            return mutator.default_mutate(stmt)
+        return S.AllocBuffer(self._buffer(stmt.buffer), annotations=stmt.annotations, span=stmt.span)
+
+    def view(self, stmt: S.DeclBuffer, mutator: Any) -> S.Stmt:
+        target, data = DType(str(stmt.buffer.dtype)), stmt.data
+        is_data = isinstance(data, ir.Call) and str(getattr(data.op, "name", "")) == "tirx.buffer_data"
+        source = DType(str(data.args[0].dtype)) if is_data else target
+        if not any(dtype in CARRIERS or dtype in PACKED for dtype in (source, target)):
+            return mutator.default_mutate(stmt)
+        if source is not target or not is_data or _is_packed(data.args[0]):
+            raise DataTypeUnsupportedError(
+                f"the CPU cannot view {source} as {target}", remedy="convert the values with T.copy"
+            )
+        origin = data.args[0]
+        base = self._buffer(origin) if carrier_of(origin.ty.dtype) is not None else origin
+        buffer = self._buffer(stmt.buffer) if carrier_of(stmt.buffer.ty.dtype) is not None else stmt.buffer
+        return S.DeclBuffer(buffer, data=base.data, span=stmt.span)
+
+    def bind(self, stmt: S.Bind, mutator: Any) -> S.Stmt:
+        value = mutator.mutate(stmt.value)
+        return S.Bind(self.var(stmt.var, mutator), value, stmt.span)
+
+    def let(self, expr: E.Let, mutator: Any) -> ir.Expr:
+        value = mutator.mutate(expr.value)
+        return E.Let(self.var(expr.var, mutator), value, mutator.mutate(expr.body), expr.span)
+
+    def store(self, stmt: S.BufferStore, mutator: Any) -> S.Stmt:
+        buffer = stmt.buffer
+        indices, value = [mutator.mutate(index) for index in stmt.indices], mutator.mutate(stmt.value)
+        if _is_packed(buffer):
+            return self._store_half(buffer, indices, value, stmt.span)
+        if carrier_of(buffer.ty.dtype) is not None:
+            buffer = self._buffer(buffer)
+        return S.BufferStore(buffer, value, indices, stmt.span)
+
+    def load(self, load: ir.TensorLoad, mutator: Any) -> ir.Expr:
+        indices = [mutator.mutate(index) for index in load.indices]
+        if _is_packed(load.source):
+            return self._load_half(load.source, indices)
+        buffer = load.source if carrier_of(load.ty) is None else self._buffer(load.source)
+        return tirx.BufferLoad(buffer, indices, load.span)
+
+    def call(self, call: ir.Call, mutator: Any) -> ir.Expr:
+        carrier = carrier_of(call.ty)
+        if carrier is None:
+            return mutator.default_mutate(call)
+        arguments = [mutator.mutate(argument) for argument in call.args]
+        made = ir.Call(call.op, arguments, attrs=call.attrs, ret_ty=ir.PrimType(carrier.dtype), span=call.span)
+        chosen = str(getattr(call.op, "name", "")) == "prim.if_then_else"
+        return made if chosen else carrier.fit(made)
+
+    def cast(self, cast: E.Cast, mutator: Any) -> ir.Expr:
+        value, carrier = mutator.mutate(cast.value), carrier_of(cast.ty)
+        if carrier is None:
+            return value if value.ty.dtype == cast.ty.dtype else E.Cast(cast.ty, value, cast.span)
+        wide = value if str(value.ty.dtype) == carrier.dtype else E.Cast(carrier.dtype, value, cast.span)
+        dtype = DType(str(cast.ty.dtype))
+        if dtype.is_integer and DType(str(value.ty.dtype)).is_float:
+            low, high = (tirx.IntImm(carrier.dtype, int(bound)) for bound in (dtype.min, dtype.max))
+            return E.Max(E.Min(wide, high), low)
+        return carrier.fit(wide)
+
+    def binary(self, expr: Any, mutator: Any) -> ir.Expr:
+        carrier = carrier_of(expr.ty)
+        if carrier is None:
+            return mutator.default_mutate(expr)
+        return carrier.fit(type(expr)(mutator.mutate(expr.a), mutator.mutate(expr.b)))
+
+    def constant(self, expr: Any, mutator: Any) -> ir.Expr:
+        carrier = carrier_of(expr.ty)
+        if carrier is None:
+            return expr
+        dtype = DType(str(expr.ty.dtype))
+        if dtype.is_integer:
+            return tirx.IntImm(carrier.dtype, int(expr.value))
+        value = casts.cast(np.asarray(expr.value, np.float64), DType("float64"), dtype)
+        return tirx.FloatImm(carrier.dtype, float(value))
+
+    def var(self, var: ir.Var, _mutator: Any) -> ir.Var:
+        if is_buffer_var(var):
+            return self._buffers.get(var, var)
+        carrier = carrier_of(var.ty)
+        if carrier is None:
+            return var
+        return self._names.setdefault(var, tirx.Var(var.name, carrier.dtype))
+
+    def _buffer(self, buffer: ir.Var) -> ir.Var:
+        """The buffer of carriers, or of bytes for a packed tensor."""
+        if buffer not in self._buffers:
+            carrier = carrier_of(buffer.ty.dtype)
+            made = (
+                _packed(buffer)
+                if _is_packed(buffer)
+                else _like(buffer, carrier.dtype if carrier else str(buffer.dtype))
+            )
+            self._buffers[buffer] = made
+            if scope(buffer) == GLOBAL:
+                self._views.append(S.DeclBuffer(made, data=buffer.data))
+        return self._buffers[buffer]
+
+    def _load_half(self, buffer: ir.Var, indices: list[ir.Expr]) -> ir.Expr:
+        place, shift = _half(indices)
+        code = E.BitwiseAnd(E.RShift(tirx.BufferLoad(self._buffer(buffer), place), shift), tirx.IntImm("uint8", 15))
+        dtype = DType(str(buffer.dtype))
+        if dtype.is_float:
+            return _reinterpret(dtype.tvm, code)
+        return _signed_half(_reinterpret("int8", code)) if dtype.is_int else code
+
+    def _store_half(self, buffer: ir.Var, indices: list[ir.Expr], value: ir.Expr, span: Any) -> S.Stmt:
+        place, shift = _half(indices)
+        packed = self._buffer(buffer)
+        code = E.BitwiseAnd(_reinterpret("uint8", value), tirx.IntImm("uint8", 15))
+        old = E.BitwiseAnd(E.RShift(tirx.BufferLoad(packed, place), shift), tirx.IntImm("uint8", 15))
+        # Adding the difference changes the one half only: the whole byte never carries over.
+        change = E.LShift(E.Sub(code, old), shift)
+        return S.Evaluate(rmw(packed, place, change, "add", _RELAXED, span), span)
+
+
+def _is_packed(buffer: ir.Var) -> bool:
+    return scope(buffer) == GLOBAL and DType(str(buffer.dtype)) in PACKED
+
+
+def _half(indices: list[ir.Expr]) -> tuple[list[ir.Expr], ir.Expr]:
+    """The index of the byte and the shift of the value in it."""
+    *outer, last = indices
+    two = tirx.IntImm(last.ty, 2)
+    shift = E.Mul(E.Cast("uint8", E.FloorMod(last, two)), tirx.IntImm("uint8", _HALF_BITS))
+    return [*outer, E.FloorDiv(last, two)], shift
+
+
+def _packed(buffer: ir.Var) -> ir.Var:
+    """A view of a packed tensor as bytes: half the last extent, half the strides of the other axes."""
+    *outer, last = buffer.shape
+    halves = [_halved(stride) for stride in list(buffer.strides)[:-1]]
+    strides = [*halves, buffer.strides[-1]] if buffer.strides else None
+    return tirx.decl_buffer([*outer, _halved(last)], "uint8", f"{buffer.name}_bytes", strides=strides, data_alignment=1)
+
+
+def _halved(extent: ir.Expr) -> ir.Expr:
+    if isinstance(extent, tirx.IntImm):
+        return tirx.IntImm(extent.ty, int(extent.value) // 2)
+    return E.FloorDiv(extent, tirx.IntImm(extent.ty, 2))
+
+
+def _like(buffer: ir.Var, dtype: str) -> ir.Var:
+    return tirx.decl_buffer(
+        buffer.shape,
+        dtype,
+        buffer.name,
+        strides=buffer.strides,
+        elem_offset=buffer.elem_offset,
+        scope=buffer.ty.storage_scope,
+        data_alignment=DType(dtype).bytes,
+    )
+
+
+def _reinterpret(dtype: str, value: ir.Expr) -> ir.Expr:
+    """The bits of a value of at most a byte as another type; TVM's own builder wants equal widths."""
+    if str(value.ty.dtype) == dtype:
+        return value
+    return ir.Call(ir.Op.get("tirx.reinterpret"), [value], ret_ty=ir.PrimType(dtype))
