@@ -288,7 +288,11 @@ class DialectNameError(TileError, AttributeError):
 
 
 class KernelKeywordError(TileError, TypeError):
-    """`T.Kernel` of this dialect does not take that keyword or that number of extents."""
+    """`T.Kernel` of this dialect does not take that keyword or that number of extents.
+
+    A launch says what the hardware can do, so each dialect declares its own keywords; the portable one takes `threads`
+    and `prelude`. Import the vendor's dialect for its keywords.
+    """
 
     code = "TILE-E0124"
 
@@ -323,13 +327,20 @@ class ConstantRangeError(TileError, ValueError):
 
 
 class DivisionByZeroError(TileError, ZeroDivisionError):
-    """An integer is divided by the constant 0."""
+    """An integer is divided by the constant 0.
+
+    A divisor that is known only when the kernel runs is not checked: guard it with `if d != 0`.
+    """
 
     code = "TILE-E0128"
 
 
 class LoopArgumentError(TileError, ValueError):
-    """The arguments of a loop do not describe one: a zero step, no extent, or options that exclude each other."""
+    """The arguments of a loop do not describe one: a zero step, no extent, or options that exclude each other.
+
+    Bounds are integers or integer expressions. Options such as `num_stages`, `order` and `coalesced_width` are Python
+    values, known while tracing.
+    """
 
     code = "TILE-E0129"
 
@@ -373,13 +384,21 @@ class SymbolError(TileError, RuntimeError):
 
 
 class UndefinedNameError(TileError, NameError):
-    """A name is not defined, or not on the path taken while tracing."""
+    """A name is not defined, or not on the path taken while tracing.
+
+    Names follow Python's rules: those of the function, of the functions around it, and globals, looked up when the line
+    is traced. Assign the name on every path that leads to the line.
+    """
 
     code = "TILE-E0134"
 
 
 class CallSignatureError(TileError, TypeError):
-    """A function of the language was called with arguments that it does not take."""
+    """A function of the language was called with arguments that it does not take.
+
+    `help(T.name)` shows its parameters. A vendor's dialect may take more: `import tile_cuda.language as T`. A
+    `T.prim_func` is not called from another: make the helper a `T.macro`.
+    """
 
     code = "TILE-E0135"
 

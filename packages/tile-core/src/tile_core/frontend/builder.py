@@ -77,7 +77,7 @@ class Builder:
         self.clock = 0
         self.last_write: dict[ir.Var, int] = {}
         self.open_loops: list[LoopReads] = []
-        self.broken_by: BaseException | None = None
+        self.broken: tuple[BaseException, SourceSpan | None] | None = None
         self._names: dict[str, int] = {}
         self._expression_only = 0
 
@@ -148,8 +148,10 @@ class Builder:
         depth = len(self.frames)
         try:
             yield opened
+        except GeneratorExit:
+            raise
         except BaseException as error:
-            self.broken_by = error
+            self.note_broken(error)
             raise
         finally:
             del self.frames[depth - 1 :]
@@ -176,6 +178,10 @@ class Builder:
             yield
         finally:
             self._expression_only -= 1
+
+    def note_broken(self, error: BaseException) -> None:
+        """An exception leaves a region that is half traced, from the current statement."""
+        self.broken = self.broken or (error, self.source_span)
 
     def bind(self, name: str, value: ir.Expr) -> ir.Var:
         """Bind an expression to an immutable variable."""

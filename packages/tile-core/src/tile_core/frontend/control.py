@@ -165,8 +165,13 @@ class LoopScope:
         current_builder().loops.append(self._open)
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        current_builder().loops.pop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        builder = current_builder()
+        builder.loops.pop()
+        if error is not None and self._nest is not None:
+            builder.note_broken(error)
 
     def __iter__(self) -> Iterator[Any]:
         if self._nest is None:

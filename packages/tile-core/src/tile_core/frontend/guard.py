@@ -43,10 +43,12 @@ def reporting(builder: Builder) -> Iterator[None]:
 
 def refuse_swallowed(builder: Builder) -> None:
     """Refuse a trace in which an exception left a region half traced and was caught."""
-    if builder.broken_by is not None:
+    if builder.broken is not None:
+        error, span = builder.broken
         raise ExceptionInDeviceCodeError(
-            f"{type(builder.broken_by).__name__} left a loop, branch or kernel and was caught in the traced function",
+            f"{type(error).__name__} left a loop, branch or kernel and was caught in the traced function",
             remedy="put the `try` inside the region, or around the whole function",
+            span=span,
         )
 
 
