@@ -1,10 +1,11 @@
-"""Writes the pages that are generated from the code: `docs/errors.md` and `docs/settings.md`.
+"""Writes the pages that are generated from the code: `errors.md`, `settings.md` and `language/names.md`.
 
     python docs/generate.py            write them
     python docs/generate.py --check    exit with status 1 if one is not current
 
-The code is the only place where an error or a setting is described: an error by its class's docstring, a setting by its
-descriptor. The page of dtypes has a generator of its own beside its table, `python -m tile_core.dtypes.generate`.
+The code is the only place where these are described: an error by its class's docstring, a setting by its descriptor, a
+name of the language by its docstring. The page of dtypes has a generator of its own beside its table,
+`python -m tile_core.dtypes.generate`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import sys
 from pathlib import Path
 
 import tile_core.errors
+from tile_core import language
 from tile_core.errors import TileError
+from tile_core.language.refused import REASONS
 from tile_core.plugins import manager
 from tile_core.settings import CoreSettings, Settings
 
@@ -61,6 +64,104 @@ def error_classes() -> list[type[TileError]]:
     return [found[code] for code in sorted(found)]
 
 
+# The modules that define the names of the language, in the order of the page.
+FAMILIES = {
+    "frontend.prim_func": "Functions",
+    "frontend.macro": "Functions",
+    "frontend.annotations": "Parameters",
+    "frontend.symbols": "Parameters",
+    "frontend.pointers": "Parameters",
+    "language.control": "Parameters",
+    "language.kernel": "Launch",
+    "language.allocate": "Memory",
+    "language.views": "Memory",
+    "language.loops": "Loops",
+    "language.schedule": "Loops",
+    "language.flow": "Loops",
+    "language.select": "Choices and conditions",
+    "language.copy": "Moving and filling tiles",
+    "language.fill": "Moving and filling tiles",
+    "language.gemm": "Matrix multiplication",
+    "language.reduce": "Reductions and scans",
+    "language.reducer": "Reductions and scans",
+    "language.scan": "Reductions and scans",
+    "language.atomic": "Atomics",
+    "language.math": "Mathematical functions",
+    "language.integer": "Integers and bits",
+    "language.bits": "Integers and bits",
+    "language.cast": "Conversions and constants",
+    "language.constants": "Conversions and constants",
+    "language.vector": "Vectors",
+    "language.threads": "Threads and warps",
+    "language.debug": "Debugging",
+    "language.annotate": "Annotations and options",
+    "language.options": "Annotations and options",
+    "language.meta": "Tracing",
+    "language.pointers": "Pointers and foreign calls",
+    "language.types": "Types for annotations",
+}
+
+
+def names_page() -> str:
+    """`language/names.md`: every name of the portable language, its signature and its docstring's first line."""
+    families: dict[str, list[str]] = {title: [] for title in FAMILIES.values()}
+    others: dict[str, list[str]] = {}
+    for name, home in language.PORTABLE.homes.items():
+        part = home.removeprefix("tile_core.")
+        (families[FAMILIES[part]] if part in FAMILIES else others.setdefault(part, [])).append(name)
+    lines = [
+        GENERATED,
+        "# Names\n",
+        "Every name of the portable language, `import tile_core.language as T`. `help(T.copy)` shows the whole",
+        "description. The data types are on [their own page](dtypes.md).\n",
+    ]
+    for title, names in families.items():
+        lines += [f"## {title}\n", *(_name_line(name) for name in sorted(names, key=str.lower)), ""]
+    lines += ["## TVM's own names\n", "For code that builds expressions by hand; they mean what they mean in TVM.\n"]
+    lines += [", ".join(f"`{name}`" for name in sorted(others.pop("language.raw"))) + "\n"]
+    lines += ["## Refused names\n", "They exist to say why they are refused, and what to write instead.\n"]
+    for (reason, instead), names in _refused(others.pop("language.refused")).items():
+        lines.append(f"* {', '.join(f'`{name}`' for name in names)}: {reason}. Instead: {instead}.")
+    others.pop("dtypes")
+    if others:
+        sys.exit(f"docs/generate.py names no family for {sorted(others)}")
+    return "\n".join(lines) + "\n"
+
+
+def _name_line(name: str) -> str:
+    value = getattr(language, name)
+    summary = (inspect.getdoc(value) or "").partition("\n")[0] if callable(value) else ""
+    return f"* `T.{name}{_signature(value)}`" + (f": {summary}" if summary else "")
+
+
+def _signature(value: object) -> str:
+    if isinstance(value, type) or not callable(value):
+        return ""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    simple = (bool, int, float, str, type(None))
+    shown = []
+    starred = False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            shown.append("*")
+        starred |= parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        default = parameter.default
+        text = repr(default) if isinstance(default, simple) else "..."
+        shown.append(prefix + parameter.name + ("" if default is parameter.empty else f"={text}"))
+    return f"({', '.join(shown)})"
+
+
+def _refused(names: list[str]) -> dict[tuple[str, str], list[str]]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(names):
+        groups.setdefault(REASONS[name], []).append(name)
+    return groups
+
+
 def errors_page() -> str:
     """`errors.md`: one section a code."""
     lines = [
@@ -71,7 +172,7 @@ def errors_page() -> str:
         "builtin that you would expect, named below: `except ValueError` works.\n",
         "The kind tells an *invalid program* from something that is *not supported by the target* (the hardware or",
         "the vendor's toolchain cannot), from what is *not implemented yet* (we do not), and from the *environment*",
-        "(a file, a variable or an installation).\n",
+        "(a file, a variable or an installation). `tile errors CODE` prints a section of this page.\n",
     ]
     area = ""
     for kind in error_classes():
@@ -120,7 +221,7 @@ def settings_page() -> str:
     return "\n".join(lines)
 
 
-PAGES = {"errors.md": errors_page, "settings.md": settings_page}
+PAGES = {"errors.md": errors_page, "settings.md": settings_page, "language/names.md": names_page}
 
 
 def main(arguments: list[str]) -> int:
