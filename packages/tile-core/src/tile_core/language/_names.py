@@ -226,6 +226,11 @@ PORTABLE_NAMES: dict[str, tuple[str, ...]] = {
         "call_intrin",
         "call_pure_extern",
     ),
+    "tile_core.language.random": (
+        "rng_init",
+        "rng_rand",
+        "rng_rand_float",
+    ),
     "tile_core.language.raw": (
         "Add",
         "And",
