@@ -11,7 +11,7 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 import tile_core.language as T
-from tile_core.ir import visit
+from tile_core.ir import launch, visit
 from tile_core.passes.base import PassContext
 from tile_core.passes.legalize_bounds import LegalizeBounds
 from tile_core.passes.simplify import Simplify
@@ -114,13 +114,14 @@ def test_a_decided_branch_goes_away(context: PassContext) -> None:
 def test_a_loop_without_iterations_goes_away_and_a_launch_does_not(context: PassContext) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "float32")):
-        with T.Kernel(0) as bx:
+        with T.Kernel(0, 4) as (bx, by):
             for i in T.serial(0):
-                A[bx + i] = 1.0
+                A[bx + by + i] = 1.0
 
     func = simplified(kernel, context)
     assert not visit.collect(func.body, S.BufferStore)
-    assert any("tile.launch" in loop.annotations for loop in visit.collect(func.body, S.For))
+    (nest,) = launch.launches(func.body)
+    assert len(launch.from_stmt(nest).grid_vars) == 2
 
 
 def test_a_guard_that_a_later_fact_proves_goes_away(context: PassContext) -> None:

@@ -16,7 +16,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
-from tile_core.ir import launch, visit
+from tile_core.ir import visit
 from tile_core.ir.regions import constant
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
@@ -59,7 +59,7 @@ class _Simplifier:
     def loop(self, loop: S.For, mutator: Any) -> S.Stmt:
         low, extent = (self._index(mutator.mutate(bound)) for bound in (loop.min, loop.extent))
         count = constant(extent)
-        if count is not None and count <= 0 and not launch.is_launch(loop):
+        if count is not None and count <= 0 and loop.kind != S.ForKind.THREAD_BINDING:
             return visit.sequence([], loop.span)
         loop = rebuild.loop(loop, min=low, extent=extent)
         self._ranges.enter_loop(loop)
