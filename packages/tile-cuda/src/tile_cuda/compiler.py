@@ -45,12 +45,12 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
     source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
     kernels = [
         {
-            "name": kernel.name,
+            "name": function.name,
             "threads": list(kernel.threads),
             "shared_bytes": kernel.shared_bytes,
             "parameters": len(kernel.func.params),
         }
-        for kernel in split.kernels
+        for kernel, function in zip(split.kernels, printed, strict=True)
     ]
     cubin = compile_cubin(source, request.target.option("arch"), symbol, request.compile_flags)
     return Artifact(

@@ -24,11 +24,12 @@ class DeviceCompilerError(TileError, RuntimeError):
     code = "TILE-CUDA-E02"
 
 
-class LaunchError(TileError, RuntimeError):
-    """The driver refused to load or to launch a kernel.
+class MissingDriverError(TileError, RuntimeError):
+    """The NVIDIA driver is missing or does not start, so nothing can run on a GPU.
 
-    The message names the driver's reason. A grid is limited to 2³¹ - 1 blocks along x and 65535 along y and z; an
-    error of an earlier kernel can appear here, since kernels run asynchronously.
+    Install the driver, or run on the host: `execution="emulate"` for this backend's printed code, `target="cpu"` otherwise.
+    Compiling for a GPU needs no driver.
     """
 
     code = "TILE-CUDA-E03"
+    kind = "environment"

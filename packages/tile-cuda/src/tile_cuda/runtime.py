@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, SET_LAUNCHER
 from tile_core.emulator import load_emulated
-from tile_cuda.errors import LaunchError
+from tile_core.errors.device import KernelLaunchError
+from tile_cuda.errors import MissingDriverError
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
@@ -77,7 +78,7 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
     """The packed function of a compiled kernel.
 
     Raises:
-        LaunchError: there is no driver. A call raises it when the driver refuses.
+        MissingDriverError: there is no driver. A call raises `KernelLaunchError` when the driver refuses.
     """
     if request.execution == "emulate":
         return load_emulated(artifact)
@@ -106,25 +107,21 @@ class _Module:
         _kept.append(self)
 
     def entry(self) -> Callable[..., None]:
-        """The packed function, with refusals of the driver as `LaunchError`."""
+        """The packed function; refusals of the driver become `KernelLaunchError`."""
         import tvm_ffi_orcjit
 
         module = tvm_ffi_orcjit.default_session().load_module(self._artifact.files[HOST_OBJECT])
         launcher = _Launcher(_launch_address(), ctypes.addressof(self._record))
         self._kernels.append(launcher)
         module[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(launcher)))
-        packed = module[str(self._artifact.report["symbol"])]
-        record = self._record
+        KernelLaunchError.explanations.append(self._explain)
+        entry: Callable[..., None] = module[str(self._artifact.report["symbol"])]
+        return entry
 
-        def call(*arguments: object) -> None:
-            try:
-                packed(*arguments)
-            except RuntimeError as error:
-                if record.status:
-                    raise LaunchError(f"the CUDA driver refused the kernel: {_reason(record.status)}") from error
-                raise
-
-        return call
+    def _explain(self) -> str:
+        """The driver's words for the last launch of this module, empty where it succeeded."""
+        status, self._record.status = self._record.status, 0
+        return f"the CUDA driver says {_text(self._driver, status)}" if status else ""
 
     def _load_on(self, device: int) -> int:
         """Load the module into the primary context of `device`; a status of the driver."""
@@ -162,12 +159,12 @@ def _driver() -> ctypes.CDLL:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise LaunchError(
+        raise MissingDriverError(
             "no NVIDIA driver was found: libcuda.so.1 cannot be loaded",
             remedy='install the driver, or run on the host: execution="emulate"',
         ) from error
     if status := driver.cuInit(0):
-        raise LaunchError(f"the CUDA driver does not start: {_text(driver, status)}")
+        raise MissingDriverError(f"the CUDA driver does not start: {_text(driver, status)}")
     return driver
 
 
@@ -182,10 +179,6 @@ def _address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address
-
-
-def _reason(status: int) -> str:
-    return _text(_driver(), status)
 
 
 def _text(driver: ctypes.CDLL, status: int) -> str:

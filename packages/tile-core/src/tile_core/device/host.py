@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 from tvm.tirx import transform
 
-from tile_core.device.split import SplitProgram
+from tile_core.device.split import LAUNCH_FAILED, SplitProgram
+from tile_core.errors.device import KernelLaunchError
 from tile_core.jit.host import packed_entry
 
 HOST_OBJECT = "host.o"
 SET_LAUNCHER = "tile_set_launcher"
+
+tvm_ffi.register_error(LAUNCH_FAILED, KernelLaunchError)
 
 _IMPORTED = """
 @tile_launcher = internal global ptr null

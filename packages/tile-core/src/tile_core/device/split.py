@@ -25,6 +25,7 @@ from tile_core.ir import visit
 CELL_VALUE = 15
 """`kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
 LAUNCH = "tile_launch"
+LAUNCH_FAILED = "TileLaunchFailed"
 _FAILED = "the kernel could not be launched"
 
 
@@ -110,7 +111,7 @@ def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var], device_
     extents = [extent.astype("int64") for extent in launch.grid_extents]
     extents += [tirx.IntImm("int64", 1)] * (3 - len(extents))
     call = tirx.call_extern("int32", LAUNCH, tirx.IntImm("int32", number), cells, *extents, device_id)
-    done = S.AssertStmt(E.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm("RuntimeError"), [ir.StringImm(_FAILED)])
+    done = S.AssertStmt(E.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm(LAUNCH_FAILED), [ir.StringImm(_FAILED)])
     parts: list[S.Stmt] = [
         S.Bind(cells, tirx.tvm_stack_alloca("tvm_ffi_any", max(1, len(captured)))),
         *(_pack(cells, position, var) for position, var in enumerate(captured)),

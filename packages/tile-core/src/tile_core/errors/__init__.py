@@ -2,6 +2,7 @@
 
 from tile_core.errors.backends import *  # noqa: F403
 from tile_core.errors.base import SourceSpan, TileError
+from tile_core.errors.device import *  # noqa: F403
 from tile_core.errors.dtypes import *  # noqa: F403
 from tile_core.errors.emulator import *  # noqa: F403
 from tile_core.errors.frontend import *  # noqa: F403
