@@ -71,7 +71,7 @@ class Ranges:
 
     def bind(self, bind: S.Bind) -> None:
         """Learn the value of an immutable name."""
-        if is_integer(bind.value) and not reads_memory(bind.value):
+        if is_index_arithmetic(bind.value) and not reads_memory(bind.value):
             self.analyzer.bind(bind.var, bind.value, True)
 
     @contextmanager
@@ -81,7 +81,7 @@ class Ranges:
             for condition in conditions:
                 for fact in conjuncts(unmarked(condition)):
                     # A comparison of floats is no fact to an analyzer that knows no NaN, and no custom types.
-                    if not reads_memory(fact) and all(map(is_integer, visit.collect(fact, ir.Expr))):
+                    if not reads_memory(fact) and is_index_arithmetic(fact):
                         stack.enter_context(self.analyzer.constraint_scope(fact))
             yield
 
@@ -100,3 +100,15 @@ def is_integer(expr: ir.Expr) -> bool:
     """Whether `expr` is an integer or boolean scalar, the only kind of expression that may be simplified."""
     dtype = getattr(expr.ty, "dtype", None)
     return dtype is not None and str(dtype).removeprefix("u").startswith(("int", "bool"))
+
+
+def is_index_arithmetic(expr: ir.Expr) -> bool:
+    """Whether every part of `expr` has a dtype that indices are computed in.
+
+    TVM's analyzer takes integers not to overflow. That is the contract of indices; unsigned and narrow integers wrap
+    on purpose, in hashes and random numbers, and would teach it falsehoods: `u - 5 >= 0` says nothing about an
+    unsigned u.
+    """
+    return all(
+        str(getattr(part.ty, "dtype", "")) in ("bool", "int32", "int64") for part in visit.collect(expr, ir.Expr)
+    )
