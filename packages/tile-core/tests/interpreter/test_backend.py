@@ -1,6 +1,6 @@
 """The interpreter as a backend: selection, options, step callbacks."""
 
-# ruff: noqa: F841 - kernel code is traced, not run
+# ruff: noqa: F841, T100 - kernel code is traced, not run
 from __future__ import annotations
 
 import subprocess
@@ -122,3 +122,76 @@ def test_the_manifest_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_breakpoint_stops_the_running_kernel_with_its_tiles(monkeypatch, capsys):
+    @T.prim_func
+    def program(A: T.Tensor((4,), "int32")):
+        with T.Kernel(2) as bx:
+            tile = T.alloc_shared((4,), "int32")
+            T.copy(A, tile)
+            for i in T.serial(2):
+                if bx == 1:
+                    breakpoint()
+                A[i] = tile[i] * 10
+
+    seen = []
+
+    def hook():
+        frame = sys._getframe(1)
+        seen.append(
+            (frame.f_locals["tiles"]["tile"].tolist(), {k: int(v) for k, v in frame.f_locals["values"].items()})
+        )
+        frame.f_locals["tiles"]["tile"][1] = 7
+
+    monkeypatch.setattr(sys, "breakpointhook", hook)
+    A = torch.tensor([1, 2, 3, 4], dtype=torch.int32)
+    Program(program)(A)
+    assert [values["i"] for _, values in seen] == [0, 1]
+    assert all(values["bx"] == 1 for _, values in seen)
+    assert seen[0][0] == [10, 20, 3, 4]
+    assert A.tolist() == [100, 70, 3, 4]
+    lines = capsys.readouterr().out.splitlines()
+    assert "test_backend.py" in lines[0]
+    assert lines[0].endswith("at bx=1, i=0; look at `tiles`, `values` and `mask`")
+
+
+def test_breakpoint_in_a_parallel_loop_stops_once(monkeypatch):
+    @T.prim_func
+    def program(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            for i in T.Parallel(4):
+                if i > 1:
+                    breakpoint()
+                A[i] = i
+
+    seen = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: seen.append(sys._getframe(1).f_locals["mask"].tolist()))
+    Program(program)(torch.zeros(4, dtype=torch.int32))
+    assert seen == [[False, False, True, True]]
+
+
+def test_breakpoint_outside_of_a_kernel_stops_the_trace(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: seen.append("trace"))
+
+    @T.prim_func
+    def program(A: T.Tensor((4,), "int32")):
+        breakpoint()
+        with T.Kernel(1):
+            A[0] = 1
+
+    assert seen == ["trace"]
+
+
+def test_breakpoint_is_refused_where_nothing_can_stop():
+    pytest.importorskip("tile_cpu")
+
+    @T.prim_func
+    def program(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            breakpoint()
+            A[0] = 1
+
+    with pytest.raises(TileError, match="breakpoint"):
+        tl.compile(program, target="cpu")

@@ -23,7 +23,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
-_WATCHED_BUILTINS = ("bool", "range")
+_WATCHED_BUILTINS = ("bool", "breakpoint", "range")
 
 
 class ExpressionRewriter(ast.NodeTransformer):
@@ -72,7 +72,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return at(call("compare", symbols, *operands), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """The builtins `bool` and `range`, which ask for numbers."""
+        """The builtins `bool` and `range`, which ask for numbers, and `breakpoint`, which stops the running kernel."""
         function = node.func
         if isinstance(function, ast.Name) and function.id in _WATCHED_BUILTINS and not node.keywords:
             arguments = [self.visit(argument) for argument in node.args]

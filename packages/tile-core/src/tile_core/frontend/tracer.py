@@ -33,6 +33,7 @@ from tile_core.frontend.markers import UNBOUND, Marker
 from tile_core.frontend.values import Expr, Value, pair, unwrap, wrap
 from tile_core.ir import regions
 from tile_core.ir.asserts import KERNEL_ASSERTION
+from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import to_tvm
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -135,6 +136,13 @@ class Tracer:
         if function is bool and len(arguments) == 1 and isinstance(arguments[0], Value):
             return Expr(arith.truth(_scalar(arguments[0])))
         return function(*arguments)
+
+    def breakpoint_(self, function: Any, *arguments: Any) -> Any:
+        """`breakpoint()` in a kernel stops the kernel when it runs; outside of one it stops the trace."""
+        if function is not builtins.breakpoint or current_builder().kernel is None:
+            return function(*arguments)
+        current_builder().evaluate(ir.Call(tile_op("tile.breakpoint"), [], ret_ty="void"))
+        return None
 
     def range_(self, function: Any, *arguments: Any) -> Any:
         """`range(...)`: with device values it is a device loop, which only `for` accepts."""

@@ -17,7 +17,7 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import DType
 from tile_core.errors.base import TileError
 from tile_core.errors.interpreter import DeviceAssertError
-from tile_core.interpreter import access
+from tile_core.interpreter import access, debugger
 from tile_core.interpreter.arithmetic import converter
 from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, no_meaning
 from tile_core.interpreter.loops import compile_for, compile_while
@@ -151,6 +151,8 @@ def _converted(value: ir.Expr, dtype: DType, scope: Scope) -> Evaluator:
 
 
 def _evaluate(stmt: S.Evaluate, scope: Scope) -> Executor:
+    if op_name(stmt) == debugger.OPERATOR:
+        return debugger.compile_breakpoint(scope)
     if op_name(stmt) is not None and _is_statement(stmt):
         return compile_tile_op(stmt, scope)
     control = _CONTROL.get(str(getattr(getattr(stmt.value, "op", None), "name", "")))
