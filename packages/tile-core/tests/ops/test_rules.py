@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tvm import tirx
 
 import tile_core.language as T
 from tile_core.errors import AnnotationError, OpArgumentError, OperandOverlapError
+from tile_core.ops.build import same, simplify
 
 
 def attempt(body: Any) -> None:
@@ -41,3 +43,13 @@ def test_disjoint_regions_of_one_buffer_are_accepted() -> None:
     attempt(lambda A, B, n, tile, total: T.gemm(tile[0:4, 0:4], tile[0:4, 4:8], tile[4:8, 0:4]))
     attempt(lambda A, B, n, tile, total: T.reduce_sum(tile[0:7, :], tile[7:8, :], dim=0))
     attempt(lambda A, B, n, tile, total: T.atomic_add(B[0:4], B[4:8]))
+
+
+def test_integers_that_wrap_are_not_simplified() -> None:
+    u, n = tirx.Var("u", "uint32"), tirx.Var("n", "int32")
+    three = tirx.IntImm("uint32", 3)
+    wrapped = tirx.Cast("int32", tirx.FloorDiv(tirx.Mul(u, three), three))
+    assert simplify(wrapped).same_as(wrapped)
+    assert str(simplify(tirx.Sub(tirx.Add(n, n), n))) == "n"
+    assert same(wrapped, wrapped)
+    assert not same(wrapped, tirx.Cast("int32", u))

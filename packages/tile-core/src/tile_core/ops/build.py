@@ -13,6 +13,7 @@ from tvm import ir, sym, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType, as_dtype
+from tile_core.ir.integers import is_index_arithmetic
 from tile_core.ir.regions import VAR, constant, scope
 
 PARALLEL = "tile.parallel"
@@ -30,12 +31,14 @@ def dtype_of(expr: ir.Expr) -> DType:
 
 
 def simplify(expr: ir.Expr) -> ir.Expr:
-    """`expr`, an integer, in simpler form."""
-    return sym.Analyzer().simplify(expr)
+    """`expr`, an integer, in simpler form; as it is where integers that wrap take part."""
+    return sym.Analyzer().simplify(expr) if is_index_arithmetic(expr) else expr
 
 
 def difference(a: ir.Expr, b: ir.Expr) -> int | None:
     """`a - b` where that is a constant."""
+    if ir.structural_equal(a, b):
+        return 0
     return constant(simplify(a - b))
 
 

@@ -17,6 +17,7 @@ from tvm.sym.analyzer import ConstIntBound, ProofStrength
 from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
+from tile_core.ir.integers import is_index_arithmetic
 
 LIKELY = "prim.likely"
 
@@ -100,15 +101,3 @@ def is_integer(expr: ir.Expr) -> bool:
     """Whether `expr` is an integer or boolean scalar, the only kind of expression that may be simplified."""
     dtype = getattr(expr.ty, "dtype", None)
     return dtype is not None and str(dtype).removeprefix("u").startswith(("int", "bool"))
-
-
-def is_index_arithmetic(expr: ir.Expr) -> bool:
-    """Whether every part of `expr` has a dtype that indices are computed in.
-
-    TVM's analyzer takes integers not to overflow. That is the contract of indices; unsigned and narrow integers wrap
-    on purpose, in hashes and random numbers, and would teach it falsehoods: `u - 5 >= 0` says nothing about an
-    unsigned u.
-    """
-    return all(
-        str(getattr(part.ty, "dtype", "")) in ("bool", "int32", "int64") for part in visit.collect(expr, ir.Expr)
-    )
