@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.tirx import stmt as S
 
@@ -37,7 +38,7 @@ def simplify(expr: ir.Expr) -> ir.Expr:
 
 def difference(a: ir.Expr, b: ir.Expr) -> int | None:
     """`a - b` where that is a constant."""
-    if ir.structural_equal(a, b):
+    if tvm_ffi.structural_equal(a, b):
         return 0
     return constant(simplify(a - b))
 
