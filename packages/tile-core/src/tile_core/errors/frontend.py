@@ -439,7 +439,11 @@ class ExceptionInDeviceCodeError(TileError, RuntimeError):
 
 
 class UnpackError(TileError, ValueError):
-    """An assignment has more or fewer names than values."""
+    """An assignment has more or fewer names than values.
+
+    `T.Kernel` with several extents, `T.Parallel` and `T.grid` give one index for each extent; one name takes them all
+    as a tuple.
+    """
 
     code = "TILE-E0140"
 

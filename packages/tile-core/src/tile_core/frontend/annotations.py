@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tvm import ir, tirx
 
@@ -43,6 +43,12 @@ class Tensor:
 
     def __class_getitem__(cls, key: Any) -> Tensor:
         return cls(*key) if isinstance(key, tuple) and key and _is_shape(key[0]) else cls(key)
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise ParameterError(
+            f"{self!r} annotates a parameter and is no buffer that can be indexed",
+            remedy="allocate a buffer with T.alloc_shared or its like; see one in another shape with T.view",
+        )
 
     def __repr__(self) -> str:
         return f"T.Tensor({self.shape}, {self.dtype})"

@@ -84,6 +84,11 @@ class Buffer(Value):
         return str(self._ir.name)
 
     @property
+    def data(self) -> Expr:
+        """The pointer to the first element, for foreign functions."""
+        return Expr(self._ir.data)
+
+    @property
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
