@@ -9,7 +9,6 @@ __all__ = [
     "DTypeCallError",
     "DTypeMappingError",
     "GemmOperandDTypeError",
-    "IntegerLiteralError",
     "UnknownDTypeError",
     "UnknownDTypeObjectError",
 ]
@@ -56,15 +55,6 @@ class GemmOperandDTypeError(TileError, ValueError):
     code = "TILE-E0304"
 
 
-class IntegerLiteralError(TileError, ValueError):
-    """A number does not fit the integer dtype it is written as, for example `T.int8(300)`.
-
-    Use a wider dtype, or `T.cast` of a wider value when wrapping around is meant.
-    """
-
-    code = "TILE-E0305"
-
-
 class DTypeCallError(TileError, TypeError):
     """A dtype was called with arguments that it cannot make a value of.
 
@@ -72,7 +62,7 @@ class DTypeCallError(TileError, TypeError):
     `T.float32x4(a)` puts one value into every lane.
     """
 
-    code = "TILE-E0306"
+    code = "TILE-E0305"
 
 
 class CastModeError(TileError, ValueError):
@@ -82,4 +72,4 @@ class CastModeError(TileError, ValueError):
     needs `rbits=`, uniform uint32 values).
     """
 
-    code = "TILE-E0307"
+    code = "TILE-E0306"

@@ -61,7 +61,11 @@ class BarrierMisuseError(TileError, RuntimeError):
 
 
 class DeviceAssertError(TileError, AssertionError):
-    """An `assert` or `T.device_assert` in a kernel failed."""
+    """An `assert` or `T.device_assert` in a kernel failed.
+
+    The message is the author's. The interpreter also names the block and the iteration; what the kernel wrote before
+    stays written.
+    """
 
     code = "TILE-E0805"
 
