@@ -67,6 +67,12 @@ def integer(low: int, high: int | None = None) -> Kind[int]:
     return Kind(accepted, parse, valid)
 
 
+def choice(*accepted: str) -> Kind[str]:
+    """One of several words."""
+    words = " or ".join(accepted)
+    return Kind(words, lambda text: text.strip() if text.strip() in accepted else None, lambda value: value in accepted)
+
+
 def optional(kind: Kind[T]) -> Kind[T | None]:
     """`kind`, or nothing: an override may also be `None`."""
     return Kind(kind.accepted, kind.parse, lambda value: value is None or kind.valid(value))
@@ -234,6 +240,12 @@ class CoreSettings(Settings):
         shown_default="no bound",
     )
     target = Setting("TILE_TARGET", TEXT, "auto", "The target used where a kernel names none: a kind, JSON, or `auto`.")
+    execution = Setting(
+        "TILE_EXECUTION",
+        choice("native", "emulate"),
+        "native",
+        "Whether kernels run on the target's hardware or, for backends that have an emulator, emulated on the host.",
+    )
     plugins_strict = Setting(
         "TILE_PLUGINS_STRICT", FLAG, False, "Whether a backend that fails to load is an error even where it is unused."
     )
@@ -243,6 +255,23 @@ class CoreSettings(Settings):
         None,
         "How many host threads a kernel on the host may use.",
         shown_default="every core this process may use",
+    )
+    autotune_cache = Setting(
+        "TILE_AUTOTUNE_CACHE", FLAG, True, "Whether the choices of the autotuner are kept in the cache directory."
+    )
+    autotune_workers: Setting[int | None] = Setting(
+        "TILE_AUTOTUNE_WORKERS",
+        optional(integer(1)),
+        None,
+        "How many candidates the autotuner compiles at once.",
+        shown_default="one a core",
+    )
+    emulate_check = Setting(
+        "TILE_EMULATE_CHECK",
+        FLAG,
+        False,
+        "Whether emulated kernels check bounds, reads of unwritten memory, races and barriers.",
+        changes_code=True,
     )
     debug = Setting(
         "TILE_DEBUG",

@@ -20,6 +20,7 @@ __all__ = [
     "ExportError",
     "KeywordArgumentError",
     "MissingArgumentError",
+    "NoDeviceError",
     "NotAKernelError",
     "OutIdxError",
     "OutputShapeError",
@@ -239,6 +240,18 @@ class CompileOptionError(TileError, ValueError):
     """
 
     code = "TILE-E0722"
+
+
+class NoDeviceError(TileError, RuntimeError):
+    """A kernel was called on a machine that lacks the hardware it was compiled for.
+
+    Compiling for absent hardware works, so that sources, reports and IR can be read anywhere; running does not. Compile
+    for another target, or run the backend's code on the host with `execution="emulate"` (`TILE_EXECUTION=emulate`)
+    where the backend has an emulator.
+    """
+
+    code = "TILE-E0723"
+    kind = "environment"
 
 
 class CacheWarning(UserWarning):

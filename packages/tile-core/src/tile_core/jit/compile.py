@@ -9,14 +9,14 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm import tirx
 
-from tile_core.errors.runtime import CompileOptionError, NotAKernelError
-from tile_core.jit.artifact import CompileRequest, Execution
+from tile_core.errors.runtime import CompileOptionError, NoDeviceError, NotAKernelError
+from tile_core.jit.artifact import Artifact, CompileRequest, Execution
 from tile_core.jit.cache import DiskCache
 from tile_core.jit.fingerprint import kernel_key
 from tile_core.jit.kernel import JITKernel, Loaded
@@ -25,7 +25,7 @@ from tile_core.jit.parallel import run_parallel
 from tile_core.jit.progress import progress
 from tile_core.jit.signature import read_signature
 from tile_core.plugins.manager import backend as find_backend
-from tile_core.plugins.manager import resolve
+from tile_core.plugins.manager import backends, detection, resolve
 from tile_core.settings import settings
 from tile_core.targets.select import select_target
 
@@ -54,7 +54,7 @@ def compile(  # noqa: A001 - the language's own name for it
     *,
     pass_configs: Mapping[str, Any] | None = None,
     compile_flags: str | Sequence[str] | None = None,
-    execution: Execution = "native",
+    execution: Execution | None = None,
     verbose: bool | None = None,
     debug_root_path: str | Path | None = None,
 ) -> JITKernel:
@@ -66,7 +66,7 @@ def compile(  # noqa: A001 - the language's own name for it
         target: a kind, a mapping with `kind` and options, a `Target`, "auto", or `None` for the setting `TILE_TARGET`.
         pass_configs: options of passes; they win over the ones annotated in the program.
         compile_flags: flags for the backend's compiler, a list or one shell-like string.
-        execution: "native", or "emulate" to run a backend's code on the host.
+        execution: "native", or "emulate" to run a backend's code on the host; `None` follows `TILE_EXECUTION`.
         verbose: whether a line on stderr tells what was compiled; `None` follows `TILE_DEBUG`.
         debug_root_path: a directory to write program, sources and report into.
 
@@ -94,7 +94,7 @@ def compile(  # noqa: A001 - the language's own name for it
     key = kernel_key(func, request)
     loaded, origin = _load(func, request, backend, key)
     capabilities = resolve(backend.capabilities)(request.target)
-    device = None if execution == "emulate" else capabilities.facts.get("device")
+    device = None if request.execution == "emulate" else capabilities.facts.get("device")
     kernel = JITKernel(func, request, loaded, signature, outputs, key=key, device=device)
     if settings.debug >= 1 if verbose is None else verbose:
         _tell(kernel, origin, time.perf_counter() - start)
@@ -140,11 +140,33 @@ def _load(func: Any, request: CompileRequest, backend: Backend, key: str) -> tup
                 artifact = resolve(backend.compiler)(func, request)
             if disk is not None:
                 disk.put(key, artifact)
-        loaded = Loaded(artifact, resolve(backend.runtime)(artifact, request))
+        loaded = Loaded(artifact, _entry(artifact, request, backend))
         if artifact.persistent:
             # Others hold on to their program, whose source lines an equal program does not share.
             _loaded[key] = loaded
         return loaded, origin
+
+
+def _entry(artifact: Artifact, request: CompileRequest, backend: Backend) -> Callable[..., Any]:
+    """What runs the kernel; where its hardware is absent, what says so when it is called."""
+    found = detection(backend.name)
+    if request.execution == "emulate" or found.available:
+        entry: Callable[..., Any] = resolve(backend.runtime)(artifact, request)
+        return entry
+
+    def refuse(*_arguments: Any) -> None:
+        raise NoDeviceError(
+            f"a kernel for target {request.target.kind!r} was called, but it cannot run here: {found.reason}",
+            remedy=_runnable(backend),
+        )
+
+    return refuse
+
+
+def _runnable(missing: Backend) -> str:
+    here = [name for name in sorted(backends()) if name != missing.name and detection(name).available]
+    others = f"compile for another target (TILE_TARGET={' or '.join(here)})" if here else "install a backend"
+    return f'{others}, or emulate this one on the host: execution="emulate" (TILE_EXECUTION=emulate)'
 
 
 def disk_cache() -> DiskCache | None:
@@ -157,7 +179,7 @@ def _request(
     target: TargetSpec,
     pass_configs: Mapping[str, Any] | None,
     compile_flags: str | Sequence[str] | None,
-    execution: Execution,
+    execution: Execution | None,
 ) -> CompileRequest:
     configs = {**_plain(_attribute(func, PASS_CONFIGS)), **(pass_configs or {})}
     try:
@@ -165,17 +187,10 @@ def _request(
     except (TypeError, ValueError) as error:
         raise CompileOptionError(f"pass_configs {configs!r} holds something that is no JSON value: {error}") from None
     flags = (*map(str, _attribute(func, COMPILE_FLAGS)), *_flags(compile_flags))
-    if execution not in ("native", "emulate"):
-        raise CompileOptionError(f'there is no execution {execution!r}, expected "native" or "emulate"')
-    return CompileRequest(select_target(target), configs, flags, execution)
-
-
-def _device(request: CompileRequest, backend: Backend) -> str | None:
-    """The type of device whose tensors the kernel takes; emulated kernels take the host's."""
-    if request.execution == "emulate":
-        return "cpu"
-    device: str | None = resolve(backend.capabilities)(request.target).facts.get("device")
-    return device
+    wanted = settings.execution if execution is None else execution
+    if wanted not in ("native", "emulate"):
+        raise CompileOptionError(f'there is no execution {wanted!r}, expected "native" or "emulate"')
+    return CompileRequest(select_target(target), configs, flags, "emulate" if wanted == "emulate" else "native")
 
 
 def _flags(flags: str | Sequence[str] | None) -> tuple[str, ...]:

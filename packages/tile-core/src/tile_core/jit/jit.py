@@ -116,7 +116,7 @@ def jit(
     target: TargetSpec = None,
     pass_configs: Mapping[str, Any] | None = None,
     compile_flags: str | Sequence[str] | None = None,
-    execution: Execution = "native",
+    execution: Execution | None = None,
     verbose: bool | None = None,
     debug_root_path: str | Path | None = None,
 ) -> Callable[[Callable[..., Any]], JITFunction]: ...

@@ -49,6 +49,15 @@ class KernelParam:
     shape: tuple[int | str, ...]
 
 
+@dataclass(frozen=True)
+class Tuning:
+    """What the autotuner found out about a kernel; times in milliseconds, `None` where nothing was measured."""
+
+    config: Mapping[str, Any]
+    latency: float | None = None
+    ref_latency: float | None = None
+
+
 class Loaded:
     """A compiled kernel that is alive in this process. Every `JITKernel` with its key shares it."""
 
@@ -85,6 +94,7 @@ class JITKernel:
         "program",
         "request",
         "signature",
+        "tuning",
     )
 
     def __init__(
@@ -105,6 +115,8 @@ class JITKernel:
         self.out_idx = out_idx
         self.key = key
         self._device = device
+        self.tuning: Tuning | None = None
+        """Set by the autotuner on the kernel that it chose."""
         self._inputs = tuple(position for position in range(len(signature.params)) if position not in out_idx)
         # A packed function made by `packed_entry` checks its arguments; anything else is a Python function.
         self.checks_itself = isinstance(loaded.run, tvm_ffi.Function)
@@ -123,6 +135,20 @@ class JITKernel:
             if not self.checks_itself or isinstance(error, TileError):
                 raise
             return self.recover(arguments, error)
+
+    def bind(self, *arguments: Any) -> tuple[Any, ...]:
+        """Every parameter of a call in order: the arguments after all checks, and fresh outputs. Nothing runs.
+
+        Raises:
+            ArgumentError: an argument is wrong.
+        """
+        bound: list[Any] = []
+        self._outputs.call(lambda *every: bound.extend(every), arguments, self._check(arguments))
+        return tuple(bound)
+
+    def run(self, *parameters: Any) -> None:
+        """Run on every parameter, outputs included, as `bind` makes them."""
+        self._loaded.run(*parameters)
 
     def _checked(self, *arguments: Any) -> Any:
         """A call of a kernel that runs in Python: checks first."""
@@ -278,6 +304,21 @@ class JITKernel:
         """What the compiler tells about the kernel: a mapping that prints as a table."""
         facts = {"target": str(self.target), "parameters": list(map(str, self.signature.params))}
         return Report(self.name, {**facts, **self.artifact.report})
+
+    @property
+    def config(self) -> Mapping[str, Any] | None:
+        """The config that the autotuner chose; `None` for a kernel that was not tuned."""
+        return None if self.tuning is None else self.tuning.config
+
+    @property
+    def latency(self) -> float | None:
+        """Milliseconds of a call, as the autotuner measured them."""
+        return None if self.tuning is None else self.tuning.latency
+
+    @property
+    def ref_latency(self) -> float | None:
+        """Milliseconds of the tuner's reference program."""
+        return None if self.tuning is None else self.tuning.ref_latency
 
     def get_profiler(self, tensor_supply_type: TensorSupplyType | None = None) -> Profiler:
         """A profiler for this kernel: times it, and compares it to a reference."""

@@ -1,33 +1,18 @@
-"""Timing a kernel, and comparing it to a reference.
-
-Times are medians by default: on a shared machine the mean tells more about the neighbours than about the kernel. On the
-host the wall clock is the right clock, because a call returns when the work is done. A kernel that runs elsewhere is
-refused: the host's clock would measure its launch.
-"""
+"""Timing a kernel, and comparing it to a reference. `timing.py` holds the clocks."""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.runtime import ProfilerError, ResultMismatchError
 from tile_core.jit.signature import TensorParam
+from tile_core.jit.timing import ReturnMode, check_mode, measure, summarize
 
 if TYPE_CHECKING:
     from tile_core.jit.kernel import JITKernel
-
-ReturnMode = Literal["median", "mean", "min", "max"]
-
-_SUMMARY: dict[str, Callable[[list[float]], float]] = {
-    "median": statistics.median,
-    "mean": statistics.fmean,
-    "min": min,
-    "max": max,
-}
 
 
 class TensorSupplyType(IntEnum):
@@ -49,30 +34,32 @@ class Profiler:
         self.kernel = kernel
         self.supply_type = supply_type
 
-    def inputs(self, seed: int = 0) -> list[Any]:
+    def inputs(self, seed: int = 0, sizes: Mapping[str, int] | None = None) -> list[Any]:
         """Fresh inputs as torch tensors, one for each parameter that is not an output; the same for the same seed.
 
+        `sizes` gives the symbols of shapes their values.
+
         Raises:
-            ProfilerError: a parameter is a scalar or has a symbolic extent.
+            ProfilerError: a parameter is a scalar, or has an extent whose symbols are not in `sizes`.
         """
         import torch
 
         generator = torch.Generator().manual_seed(seed)
         params = self.kernel.signature.params
         return [
-            self._input(torch, param, generator)
+            self._input(torch, param, generator, sizes or {})
             for position, param in enumerate(params)
             if position not in self.kernel.out_idx
         ]
 
-    def _input(self, torch: Any, param: Any, generator: Any) -> Any:
-        if not isinstance(param, TensorParam) or any(extent.constant is None for extent in param.shape):
+    def _input(self, torch: Any, param: Any, generator: Any, sizes: Mapping[str, int]) -> Any:
+        shape = [extent.value(sizes) for extent in param.shape] if isinstance(param, TensorParam) else [None]
+        if None in shape:
             raise ProfilerError(
                 f"the profiler cannot choose a value for `{param}`", remedy="give the inputs with `input_tensors=`"
             )
-        shape = [extent.constant for extent in param.shape]
         if param.per_storage > 1 and shape:
-            shape[-1] = (shape[-1] or 0) // param.per_storage
+            shape[-1] = int(shape[-1] or 0) // param.per_storage
         dtype = as_dtype(param.dtype)
         values = _values(torch, self.supply_type, dtype, shape, generator)
         return values.to(dtype.torch).to(self.kernel.device)
@@ -87,6 +74,7 @@ class Profiler:
         input_tensors: Sequence[Any] | None = None,
         quantiles: Sequence[float] | None = None,
         return_mode: ReturnMode = "median",
+        sizes: Mapping[str, int] | None = None,
     ) -> float | list[float]:
         """Milliseconds of one call.
 
@@ -99,23 +87,23 @@ class Profiler:
             input_tensors: the inputs; by default those of `inputs()`.
             quantiles: return these quantiles, each from 0 to 1, instead of one summary.
             return_mode: "median", "mean", "min" or "max" of the calls' times.
+            sizes: the values of symbols, for `inputs()`.
 
         Raises:
-            ProfilerError: inputs cannot be made, an option is not known, or the kernel runs on a device.
+            ProfilerError: inputs cannot be made, an option is not known, or there is no clock for the kernel's device.
         """
-        if return_mode not in _SUMMARY:
-            raise ProfilerError(f"there is no return_mode {return_mode!r}", remedy=f"one of {', '.join(_SUMMARY)}")
-        if self.kernel.device != "cpu":
-            raise ProfilerError(f"the host's clock cannot time a kernel on {self.kernel.device}")
+        check_mode(return_mode)
         run = self.kernel if func is None else func
-        tensors = self.inputs() if input_tensors is None else list(input_tensors)
-        estimate = _once(run, tensors)
-        for _ in range(n_warmup or int(warmup / estimate)):
-            run(*tensors)
-        times = [_once(run, tensors) for _ in range(n_repeat or max(1, int(rep / estimate)))]
-        if quantiles is not None:
-            return [_quantile(sorted(times), quantile) for quantile in quantiles]
-        return _SUMMARY[return_mode](times)
+        tensors = self.inputs(sizes=sizes) if input_tensors is None else list(input_tensors)
+        times = measure(
+            lambda: run(*tensors),
+            self.kernel.device,
+            warmup=warmup,
+            rep=rep,
+            n_warmup=n_warmup,
+            n_repeat=n_repeat,
+        )
+        return summarize(times, return_mode, quantiles)
 
     def run_once(self, func: Callable[..., Any] | None = None) -> Any:
         """One call with default inputs."""
@@ -139,16 +127,16 @@ class Profiler:
                 `atol + rtol * abs(expected)`.
         """
         tensors = self.inputs() if input_tensors is None else list(input_tensors)
-        copies = [_copy(tensor) for tensor in tensors]
+        copies = [copied(tensor) for tensor in tensors]
         actual, expected = self.kernel(*tensors), reference(*copies)
         if not self.kernel.out_idx:
             params = self.kernel.signature.params
             written = [at for at, param in enumerate(params) if isinstance(param, TensorParam) and param.written]
             actual = [tensors[at] for at in written]
             expected = [copies[at] for at in written] if expected is None else expected
-        pairs = list(zip(_listed(actual), _listed(expected), strict=True))
+        pairs = list(zip(listed(actual), listed(expected), strict=True))
         for order, (got, wanted) in enumerate(pairs):
-            _compare(order, got, wanted, atol, rtol, max_mismatched_ratio)
+            compare(order, got, wanted, atol, rtol, max_mismatched_ratio)
 
     def assert_consistent(self, repeat: int = 10) -> None:
         """Call the kernel several times on the same inputs; every result must have the same bytes.
@@ -164,7 +152,7 @@ class Profiler:
     def _outputs(self) -> list[Any]:
         tensors = self.inputs()
         result = self.kernel(*tensors)
-        return _listed(result) if self.kernel.out_idx else tensors
+        return listed(result) if self.kernel.out_idx else tensors
 
 
 def _values(torch: Any, supply: TensorSupplyType, dtype: DType, shape: Sequence[Any], generator: Any) -> Any:
@@ -180,28 +168,13 @@ def _values(torch: Any, supply: TensorSupplyType, dtype: DType, shape: Sequence[
     return torch.full(shape, 0 if kind is TensorSupplyType.Zero else 1)
 
 
-def _once(run: Callable[..., Any], tensors: Sequence[Any]) -> float:
-    """Milliseconds of one call, never 0."""
-    start = time.perf_counter_ns()
-    run(*tensors)
-    return max(time.perf_counter_ns() - start, 1) / 1e6
-
-
-def _quantile(ordered: Sequence[float], quantile: float) -> float:
-    """Linear interpolation between the two neighbours."""
-    if not 0 <= quantile <= 1:
-        raise ProfilerError(f"the quantile {quantile} is not between 0 and 1")
-    place = quantile * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
-def _copy(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """A copy of a tensor; a scalar itself."""
     return value.clone() if hasattr(value, "clone") else value.copy() if hasattr(value, "copy") else value
 
 
-def _listed(result: Any) -> list[Any]:
+def listed(result: Any) -> list[Any]:
+    """One result as a list, several as they are."""
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
@@ -212,7 +185,12 @@ def _bytes(tensor: Any) -> bytes:
     return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
 
 
-def _compare(order: int, actual: Any, expected: Any, atol: float, rtol: float, allowed: float) -> None:
+def compare(order: int, actual: Any, expected: Any, atol: float, rtol: float, allowed: float) -> None:
+    """Compare one output to what a reference gave.
+
+    Raises:
+        ResultMismatchError: another shape, or more than the share `allowed` of the elements differs.
+    """
     import torch
 
     got = torch.as_tensor(actual).double()
