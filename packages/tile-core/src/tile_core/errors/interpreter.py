@@ -12,6 +12,7 @@ __all__ = [
     "DivergentCollectiveError",
     "EndlessLoopError",
     "InterpretOptionError",
+    "InterpreterLimitError",
     "NoReferenceMeaningError",
     "OutOfBoundsAccessError",
     "UninitializedReadError",
@@ -111,3 +112,13 @@ class InterpretOptionError(TileError, ValueError):
     """
 
     code = "TILE-E0810"
+
+
+class InterpreterLimitError(TileError, MemoryError):
+    """A tile or a `T.Parallel` loop is larger than the interpreter takes.
+
+    It keeps whole tiles and whole iteration spaces as numpy arrays; the limits, a gigabyte a tile and 2^25 iterations a
+    loop, are far beyond what fits a block on hardware. Split the work over blocks.
+    """
+
+    code = "TILE-E0811"

@@ -48,7 +48,9 @@ def _function(name: str, call: ir.Call) -> arithmetic.Function | None:
             return reference
         numpy = dtype_of(call).element.numpy
         return arithmetic.rounded(lambda *values: np.asarray(reference(*values)).astype(numpy)[()], operand)
-    return intrinsics.function(name, dtype_of(call.args[0]).element, dtype_of(call).element) if call.args else None
+    if not call.args or not intrinsics.is_known(name):
+        return None
+    return intrinsics.function(name, dtype_of(call.args[0]).element, dtype_of(call).element)
 
 
 def _if_then_else(call: ir.Call, scope: Scope) -> Evaluator:

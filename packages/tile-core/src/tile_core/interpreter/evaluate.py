@@ -28,8 +28,15 @@ Evaluator = Callable[[State], Value]
 
 
 def dtype_of(expr: ir.Expr) -> DType:
-    """The dtype of an expression."""
-    return DType(str(expr.ty.dtype))
+    """The dtype of an expression.
+
+    Raises:
+        NoReferenceMeaningError: text, an address, or anything else that is no number.
+    """
+    dtype = getattr(expr.ty, "dtype", None)
+    if dtype is None:
+        raise no_meaning(f"{expr}, which is no number", None)
+    return DType(str(dtype) or "void")
 
 
 def compile_expr(expr: ir.Expr, scope: Scope) -> Evaluator:

@@ -177,11 +177,11 @@ def _allocate(stmt: S.AllocBuffer, scope: Scope) -> Executor:
     slot, where, dtype = scope.buffer(buffer), scope_of(buffer), DType(str(buffer.dtype))
     shape = [compile_expr(extent, scope) for extent in buffer.ty.shape]
     own = where in PRIVATE or (where.startswith("local.") and scope.parallel)
-    tracked = scope.options.check_uninitialized
+    tracked, span = scope.options.check_uninitialized, scope.span
 
     def run(state: State) -> None:
         extents = tuple(int(extent(state)) for extent in shape)
-        storage = allocate(str(buffer.name), dtype, where, extents, state.space if own else UNIFORM)
+        storage = allocate(str(buffer.name), dtype, where, extents, state.space if own else UNIFORM, span)
         if not tracked:
             storage.written = None
         state.buffers[slot] = storage

@@ -123,6 +123,12 @@ def _leading_zeros(value: Value) -> Value:
 INTEGER_FUNCTIONS: Mapping[str, Function] = {"popcount": _popcount, "clz": _leading_zeros, "fabs": np.abs}
 
 
+def is_known(name: str) -> bool:
+    """Whether some operands have a meaning for the operator `name` here."""
+    short = name.removeprefix("tirx.").removeprefix("prim.")
+    return short in FLOAT_FUNCTIONS or short in INTEGER_FUNCTIONS or short in PREDICATES or short == "fma"
+
+
 def function(name: str, operand: DType, result: DType) -> Function | None:
     """The meaning of the operator `name` on operands of one dtype, `None` where there is none here."""
     prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), None)

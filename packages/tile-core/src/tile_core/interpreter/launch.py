@@ -48,10 +48,12 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
             slot = inner.declare(var)
         thread_slots.insert(0, slot)
     body = compile_stmt(launch.body, inner)
+    reverse = scope.options.reversed_blocks
 
     def run(state: State) -> None:
         grid = [max(0, int(extent(state))) for extent in extents]
-        for block in np.ndindex(*reversed(grid)):
+        order = np.ndindex(*reversed(grid))
+        for block in reversed(list(order)) if reverse else order:
             for (slot, kind), at in zip(blocks, reversed(block), strict=True):
                 state.values[slot] = kind(at)
             _bind_threads(state, thread_slots, launch.threads, threads)

@@ -6,15 +6,14 @@ local variables verify: a program whose result depends on the order of iteration
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from tvm import ir
 from tvm.tirx import stmt as S
 
-from tile_core.errors.interpreter import NoReferenceMeaningError
+from tile_core.errors.interpreter import InterpreterLimitError, NoReferenceMeaningError
 from tile_core.interpreter.collective import together
-from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of
+from tile_core.interpreter.evaluate import compile_expr, dtype_of
 from tile_core.interpreter.loops import PARALLEL
 from tile_core.interpreter.private import Private
 from tile_core.interpreter.races import AccessLog
@@ -26,7 +25,7 @@ from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ir.regions import scope as scope_of
 from tile_core.ir.visit import collect
 
-Axis = tuple[int, Evaluator, Evaluator, Callable[..., object]]
+MAX_ITERATIONS = 1 << 25
 
 
 def compile_parallel(stmt: S.For, scope: Scope) -> Executor:
@@ -60,6 +59,12 @@ def compile_parallel(stmt: S.For, scope: Scope) -> Executor:
     def run(state: State) -> None:
         limits = [(first(state), int(extent(state))) for first, extent in bounds]
         space = Space([max(0, extent) for _, extent in limits], names)
+        if space.size > MAX_ITERATIONS:
+            raise InterpreterLimitError(
+                f"T.Parallel has {space.size} iterations, the interpreter's limit is {MAX_ITERATIONS}",
+                remedy="split the work over blocks",
+                span=span,
+            )
         if not space.size:
             return
         saved = state.space, state.mask, state.log, state.loop

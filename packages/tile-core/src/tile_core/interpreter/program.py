@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,22 @@ from tile_core.interpreter.scope import Names, Scope
 from tile_core.interpreter.state import State
 from tile_core.ir.visit import collect
 from tile_core.jit.signature import is_pointer
+
+MAX_DEPTH = 100_000
+
+
+@contextlib.contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Allow expressions nested as deep as unrolled loops make them.
+
+    Python functions that call each other need no C stack, so the limit on recursion guards nothing here.
+    """
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, MAX_DEPTH))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 class Program:
@@ -37,15 +55,16 @@ class Program:
     ) -> None:
         self.names = Names()
         scope = Scope(self.names, options or Options(), on_step)
-        self.params = [_param(var, scope) for var in func.params]
-        self.safe_values = _safe_values(func.body, scope)
-        self.run = compile_stmt(func.body, scope)
+        with deep_recursion():
+            self.params = [_param(var, scope) for var in func.params]
+            self.safe_values = _safe_values(func.body, scope)
+            self.run = compile_stmt(func.body, scope)
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors (torch on the CPU, or numpy) in place, and numbers."""
         state = State(len(self.names.values), len(self.names.buffers))
         bound = [bind(state, value) for bind, value in zip(self.params, arguments, strict=True)]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), deep_recursion():
             for slot, value in self.safe_values:
                 state.storage(slot).safe = value(state)
             self.run(state)

@@ -7,6 +7,7 @@ of a vector dtype has its lanes on one more axis behind.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ class Space:
         self.shape = tuple(shape)
         self.names = tuple(names)
         self.threads = threads
-        self.size = int(np.prod(self.shape, dtype=np.int64))
+        self.size = math.prod(self.shape)
 
     @cached_property
     def grid(self) -> tuple[Array, ...]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tile_core.dtypes import DType
+from tile_core.errors.base import SourceSpan
+from tile_core.errors.interpreter import InterpreterLimitError
 from tile_core.interpreter.space import UNIFORM, Array, Space
 
 POISON = 0xA5
+MAX_BYTES = 1 << 30
 
 
 @dataclass(eq=False)
@@ -52,9 +56,27 @@ class Storage:
             self.written = None
 
 
-def allocate(name: str, dtype: DType, scope: str, shape: tuple[int, ...], space: Space = UNIFORM) -> Storage:
-    """Fresh memory, unwritten and filled with a pattern that nobody mistakes for a result."""
+def allocate(
+    name: str,
+    dtype: DType,
+    scope: str,
+    shape: tuple[int, ...],
+    space: Space = UNIFORM,
+    span: SourceSpan | None = None,
+) -> Storage:
+    """Fresh memory, unwritten and filled with a pattern that nobody mistakes for a result.
+
+    Raises:
+        InterpreterLimitError: more than a gigabyte.
+    """
     full = (*space.shape, *shape)
+    size = math.prod(full) * dtype.bytes
+    if size > MAX_BYTES:
+        raise InterpreterLimitError(
+            f"{name} of shape {shape} takes {size} bytes, the interpreter's limit is {MAX_BYTES}",
+            remedy="use smaller tiles",
+            span=span,
+        )
     data = np.empty((*full, dtype.lanes) if dtype.is_vector else full, dtype.element.numpy)
     data.view(np.uint8).fill(POISON) if data.size and data.ndim and dtype.bits >= 8 and not dtype.is_bool else None
     return Storage(name, dtype, scope, data, np.zeros(full, np.bool_), space, safe_value(dtype, 0))
