@@ -25,7 +25,7 @@ class Options:
 
     check_races: bool = True
     check_uninitialized: bool = True
-    max_steps: int = 10_000_000
+    max_steps: int = 1_000_000
     reversed_blocks: bool = False
 
 
