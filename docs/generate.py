@@ -36,6 +36,7 @@ AREAS = {
     "E06": "Layouts, emulator",
     "E07": "Calling kernels, cache",
     "E08": "Interpreter",
+    "E09": "Tools",
 }
 KINDS = {
     "invalid": "invalid program",
@@ -182,7 +183,7 @@ def errors_page() -> str:
         prefix = kind.code.removeprefix("TILE-")[:3]
         if prefix != area:
             area = prefix
-            lines.append(f"## {AREAS[prefix]}\n")
+            lines.append(f"## {AREAS.get(prefix, prefix)}\n")
         builtins = [base.__name__ for base in kind.__mro__[1:] if base.__module__ == "builtins"]
         also = [name for name in builtins if name not in ("Exception", "BaseException", "object")]
         note = KINDS[kind.kind] + (f"; also {_article(also[0])} `{also[0]}`" if also else "")
