@@ -1,31 +1,68 @@
-"""Compiling is refused with a code, before anything runs."""
+"""Compiling for a GPU that is not there: source always, a cubin where NVRTC is, and a coded error when it is called."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from tile_core.errors import CodeGenerationUnimplementedError
-from tile_core.jit.artifact import Artifact, CompileRequest
-from tile_core.targets import select_target
-from tile_cuda.compiler import compile_kernel
-from tile_cuda.runtime import load
+import tile_core as tl
+import tile_core.language as T
+from tile_core.errors import ArgumentDeviceError
+from tile_cuda import nvrtc, runtime
+from tile_cuda.errors import MissingDriverError, MissingNvrtcError
 
 
-def check(error: CodeGenerationUnimplementedError) -> None:
-    """The refusal names backend and target, says that it is for now, and what works."""
-    assert error.kind == "unimplemented"
-    assert "tile-cuda" in error.message
-    assert '"arch": "sm_80"' in error.message
-    assert "cpu" in error.remedy
+def scale(n: int) -> Any:
+    @T.prim_func
+    def kernel(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, 256), threads=128) as bx:
+            for i in T.Parallel(256):
+                Y[bx * 256 + i] = X[bx * 256 + i] * 2
+
+    return kernel
 
 
-def test_compiling_is_refused() -> None:
-    with pytest.raises(CodeGenerationUnimplementedError, match="TILE-E0590") as raised:
-        compile_kernel(None, CompileRequest(select_target("cuda")))  # type: ignore[arg-type]
-    check(raised.value)
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
 
 
-def test_loading_an_artifact_is_refused() -> None:
-    with pytest.raises(CodeGenerationUnimplementedError, match="TILE-E0590") as raised:
-        load(Artifact({}), CompileRequest(select_target("cuda")))
-    check(raised.value)
+@pytest.mark.emulate
+@pytest.mark.parametrize("n", [1, 255, 256, 1009])
+def test_the_printed_kernel_runs_on_the_host(n: int) -> None:
+    kernel = tl.compile(scale(n), target="cuda", execution="emulate")
+    x, y = np.arange(n, dtype="float32"), np.full(n, np.nan, dtype="float32")
+    kernel(x, y)
+    assert (y == 2 * x).all()
+
+
+def test_without_nvrtc_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise MissingNvrtcError("none", remedy='python -m pip install "tile-cuda[nvrtc]"')
+
+    monkeypatch.setattr(nvrtc, "_nvrtc", missing)
+    with pytest.raises(MissingNvrtcError, match=r"tile-cuda\[nvrtc\]"):
+        tl.compile(scale(64), target="cuda")
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
+def test_compiling_needs_no_gpu(arch: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    kernel = tl.compile(scale(1009), target={"kind": "cuda", "arch": arch})
+    assert "__global__" in kernel.get_kernel_source()
+    with pytest.raises(ArgumentDeviceError, match="expected a tensor on cuda"):
+        kernel(np.zeros(1009, "float32"), np.zeros(1009, "float32"))
+
+
+def test_without_a_driver_the_error_says_what_runs_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    runtime._driver.cache_clear()
+    monkeypatch.setattr(runtime.ctypes, "CDLL", missing)
+    with pytest.raises(MissingDriverError, match=r"libcuda\.so\.1") as raised:
+        runtime._driver()
+    assert 'execution="emulate"' in raised.value.remedy

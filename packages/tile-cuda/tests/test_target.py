@@ -77,8 +77,11 @@ def test_without_a_driver_the_reason_names_the_library(monkeypatch: pytest.Monke
     assert "libcuda.so.1" in found.reason
 
 
-def test_with_a_driver_the_backend_is_still_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target.ctypes, "CDLL", lambda name: object())
+@pytest.mark.parametrize(("architecture", "available"), [("sm_90", True), ("sm_61", False), (None, False)])
+def test_a_gpu_counts_if_the_table_lists_it(
+    monkeypatch: pytest.MonkeyPatch, architecture: str | None, available: bool
+) -> None:
+    monkeypatch.setattr(target, "device_architecture", lambda: (architecture, f"found {architecture}"))
     found = target.detect()
-    assert not found.available
-    assert "does not generate code yet" in found.reason
+    assert found.available is available
+    assert f"found {architecture}" in found.reason
