@@ -1,8 +1,8 @@
 """tile-core: a tile language whose kernels run on every backend that is installed.
 
 `import tile_core as tl; import tile_core.language as T` is the whole front door. Names are loaded on use (PEP 562):
-importing this package imports neither TVM nor numpy nor torch. `jit` alone is bound at once, because the package
-`tile_core.jit` would otherwise take its name as soon as anything imports it.
+importing this package imports neither TVM nor numpy nor torch. `jit` and `autotune` alone are bound at once, because
+the packages of these names would otherwise take them as soon as anything imports one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tile_core.autotune.decorator import autotune
 from tile_core.jit.jit import jit
 
 if TYPE_CHECKING:
     from tile_core import errors as errors
     from tile_core import language as language
+    from tile_core.autotune.inputs import set_autotune_inputs as set_autotune_inputs
+    from tile_core.autotune.tuner import AutoTuner as AutoTuner
+    from tile_core.autotune.tuner import AutotuneResult as AutotuneResult
     from tile_core.jit.compile import compile as compile  # noqa: A004 - the language's own name
     from tile_core.jit.compile import par_compile as par_compile
     from tile_core.jit.control import clear_cache as clear_cache
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     __version__: str
 
 _NAMES = {
+    "AutoTuner": "tile_core.autotune.tuner",
+    "AutotuneResult": "tile_core.autotune.tuner",
     "JITFunction": "tile_core.jit.jit",
     "JITKernel": "tile_core.jit.kernel",
     "KernelParam": "tile_core.jit.kernel",
@@ -47,12 +53,13 @@ _NAMES = {
     "is_cache_enabled": "tile_core.jit.control",
     "par_compile": "tile_core.jit.compile",
     "select_target": "tile_core.targets.select",
+    "set_autotune_inputs": "tile_core.autotune.inputs",
     "set_cache": "tile_core.jit.control",
     "settings": "tile_core.settings",
 }
 _MODULES = ("errors", "language")
 
-__all__ = [*_NAMES, *_MODULES, "__version__", "jit"]  # noqa: PLE0604 - the tables above hold text
+__all__ = [*_NAMES, *_MODULES, "__version__", "autotune", "jit"]  # noqa: PLE0604 - the tables above hold text
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,9 @@
 """Every error a user sees. One class has one code; see `base.py` for how they read."""
 
+from tile_core.errors.autotune import *  # noqa: F403
 from tile_core.errors.backends import *  # noqa: F403
 from tile_core.errors.base import SourceSpan, TileError
+from tile_core.errors.compat import *  # noqa: F403
 from tile_core.errors.device import *  # noqa: F403
 from tile_core.errors.dtypes import *  # noqa: F403
 from tile_core.errors.emulator import *  # noqa: F403

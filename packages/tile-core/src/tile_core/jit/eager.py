@@ -97,6 +97,11 @@ class EagerMode:
             self._last = kernel
         return kernel(*(call.runtime[name] for name in self._runtime))
 
+    @property
+    def runtime_names(self) -> tuple[str, ...]:
+        """The parameters that go to the kernel."""
+        return self._runtime
+
     def kernel(self, *arguments: Any, **keywords: Any) -> JITKernel:
         """The kernel for these arguments; tensors may be left out where their sizes are given by name."""
         call = self._bind(arguments, keywords)

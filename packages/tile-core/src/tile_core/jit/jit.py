@@ -40,6 +40,10 @@ class Mode(Protocol):
     def key(self, *arguments: Any, **keywords: Any) -> Hashable:
         """What the kernel for these arguments is kept under."""
 
+    @property
+    def runtime_names(self) -> tuple[str, ...]:
+        """The parameters of a call that go to the kernel."""
+
 
 class JITFunction:
     """A function decorated with `jit`."""
@@ -92,6 +96,10 @@ class JITFunction:
     def is_lazy_mode(self) -> bool:
         """Whether the function is a factory of tile programs."""
         return isinstance(self._resolve(), LazyMode)
+
+    def runtime_names(self) -> tuple[str, ...]:
+        """The parameters that go to the kernel: none of a factory's, the tensors and scalars of an eager kernel."""
+        return self._resolve().runtime_names
 
     def parse_cache_key(self, *arguments: Any, **keywords: Any) -> Hashable:
         """What the kernel for these arguments is kept under."""
@@ -188,6 +196,8 @@ def _mode(func: Callable[..., Any], options: Mapping[str, Any]) -> Mode:
 
 class LazyMode:
     """A factory: one kernel for each set of compile-time arguments, kept as long as the factory lives."""
+
+    runtime_names: tuple[str, ...] = ()
 
     def __init__(self, func: Callable[..., Any], options: Mapping[str, Any]) -> None:
         import inspect
