@@ -41,6 +41,7 @@ PROGRAMS = {
     "NoReferenceMeaningError": ("foreign()  # HERE", "tirx.cuda.thread_fence"),
     "DivergentCollectiveError": ("if tx < 3:\n    T.clear(tile)  # HERE", "3 of 32"),
     "DeviceDivisionError": ("for i in T.serial(4):\n    A[i] = 6 // (2 - i)  # HERE", "i=2"),
+    "InterpreterLimitError": ("for i in T.Parallel(1 << 30):  # HERE\n    A[0] = 1", "1073741824"),
     "EndlessLoopError": ("A[0] = 0\nwhile A[0] == 0:  # HERE\n    A[1] = 1", "100 times"),
 }
 ELSEWHERE = {"InterpretOptionError"}

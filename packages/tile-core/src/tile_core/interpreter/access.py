@@ -122,7 +122,8 @@ def store_many(storage: Storage, index: Sequence[Any], value: Any, state: State,
         storage.settle()
     if site.logged and state.log is not None:
         elements, iterations = numbered(storage, found, state)
-        state.log.write(storage, Access(elements, iterations, values.reshape(elements.size, storage.dtype.lanes), site.span))
+        rows = values.reshape(elements.size, storage.dtype.lanes)
+        state.log.write(storage, Access(elements, iterations, rows, site.span))
 
 
 def numbered(storage: Storage, found: Located, state: State) -> tuple[Array, Array]:

@@ -18,9 +18,9 @@ PREFIX = "interpret."
 class Options:
     """Pass configs `interpret.<field>`.
 
-    `check_races` and `check_uninitialized` cost time and can be turned off; bounds are always checked.
-    `max_steps` ends a `while` loop that does not end by itself. `reversed_blocks` runs the blocks of a grid from the last
-    to the first: a program whose results change depends on an order that no target promises.
+    `check_races` and `check_uninitialized` cost time and can be turned off; bounds are always checked. `max_steps` ends
+    a `while` loop that does not end by itself. `reversed_blocks` runs the blocks of a grid from the last to the first:
+    a program whose results change depends on an order that no target promises.
     """
 
     check_races: bool = True
