@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from tile_core.errors.base import SourceSpan, TileError
+from tile_core.errors.frontend import CallSignatureError
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
 # The programs of the conformance kit are written as a user writes them.
@@ -69,6 +70,14 @@ def located(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except TileError as error:
             error.span = error.span or caller_span()
+            raise
+        except TypeError as error:
+            # Without a frame of the function, Python could not bind the arguments to its parameters.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                name = function.__qualname__.removesuffix(".__init__")
+                raise CallSignatureError(
+                    str(error).replace(".__init__()", "()"), remedy=f"see help(T.{name})", span=caller_span()
+                ) from None
             raise
 
     return call
