@@ -27,8 +27,8 @@ class DeviceCompilerError(TileError, RuntimeError):
 class MissingDriverError(TileError, RuntimeError):
     """The NVIDIA driver is missing or does not start, so nothing can run on a GPU.
 
-    Install the driver, or run on the host: `execution="emulate"` for this backend's printed code, `target="cpu"` otherwise.
-    Compiling for a GPU needs no driver.
+    Install the driver, or run on the host: `execution="emulate"` for this backend's printed code, `target="cpu"`
+    otherwise. Compiling for a GPU needs no driver.
     """
 
     code = "TILE-CUDA-E03"

@@ -1,11 +1,11 @@
 """The body of a nest for several lanes at once.
 
-Memory moves in whole vectors between tensors or shared tiles and small per-thread arrays; arithmetic stays scalar code over
-those arrays, unrolled lane by lane, which device compilers turn into registers. So every access is either a full vector or
-untouched, whatever the body computes, and printers need to know nothing but vector copies.
+Memory moves in whole vectors between tensors or shared tiles and small per-thread arrays; arithmetic stays scalar code
+over those arrays, unrolled lane by lane, which device compilers turn into registers. So every access is either a full
+vector or untouched, whatever the body computes, and printers need to know nothing but vector copies.
 
-A unit is whole when all of its lanes are inside of the nest and of every tensor: guards of `legalize_bounds` are linear in
-the lane, so they hold for all lanes if they hold at one end, and are tested once a vector. Where they do not, the
+A unit is whole when all of its lanes are inside of the nest and of every tensor: guards of `legalize_bounds` are linear
+in the lane, so they hold for all lanes if they hold at one end, and are tested once a vector. Where they do not, the
 caller's lane-by-lane form runs with its guards.
 """
 
