@@ -15,7 +15,6 @@ from tile_cpu.passes.lower_intrinsics import LowerIntrinsics
 from tile_cpu.passes.lower_loop_control import LowerLoopControl
 from tile_cpu.passes.map_grid import MapGrid
 from tile_cpu.passes.plan_memory import PlanMemory
-from tile_cpu.passes.plan_prefetch import PlanPrefetch
 from tile_cpu.passes.stream_operands import StreamOperands
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
 
@@ -26,7 +25,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
     Tiles are guarded like tensors: a stray store to a tile would damage the memory of the process.
     """
     return (
-        insert_before("lower_tile_ops", StreamOperands(), PlanPrefetch()),
+        insert_before("lower_tile_ops", StreamOperands()),
         replace("legalize_bounds", LegalizeBounds(every_scope=True)),
         insert_after(
             "simplify",

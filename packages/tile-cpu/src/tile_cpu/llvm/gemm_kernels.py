@@ -141,8 +141,8 @@ class _Writer:
         self._sums = f"<{block.lanes} x {product.accumulator}>"
 
     def lines(self, symbol: str) -> Iterator[str]:
-        strides = "ptr %a, i64 %ars, i64 %acs, ptr %b, i64 %brs, ptr %c, i64 %crs, ptr %bias, i64 %k"
-        yield f"define i32 @{symbol}({strides}) {{"
+        arguments = "ptr %a, i64 %ars, i64 %acs, ptr %b, i64 %brs, ptr %c, i64 %crs, ptr %bias, i64 %k"
+        yield f"define i32 @{symbol}({arguments}) {{"
         yield "entry:"
         yield from self._addresses()
         yield from self._start()

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.ir.regions import constant
+from tile_core.ir.regions import GLOBAL, constant
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall
 from tile_core.ops.build import Cell, Tile, int32, parallel, serial
@@ -31,9 +32,7 @@ from tile_cpu.llvm.gemm_kernels import Block, Dot, Product
 from tile_cpu.llvm.transpose import transpose_kernel
 from tile_cpu.ops import matrices
 from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, cuts
-from tile_cpu.ops.gemm_prefetch import Prefetch
-from tile_cpu.ops.matrices import Matrix, Shifted
-from tile_cpu.passes.plan_prefetch import PREFETCH
+from tile_cpu.ops.matrices import Matrix, Panels, Shifted
 
 _COMPUTED = ("float32", "float64", "int32", "int64")
 _DOTS = {("bfloat16", "float32"): "bf16", ("int8", "int32"): "s8", ("uint8", "int32"): "u8"}
@@ -70,7 +69,10 @@ def choose(call: OpCall, facts: CpuFacts) -> Product | None:
 def register_tile(facts: CpuFacts, product: Product) -> Block:
     """A block of C whose accumulators, one row of B and an element of A fit the vector registers."""
     lanes = facts.lanes(8 * product.align)
-    return Block(8, 2, lanes) if facts.vector_registers >= 32 else Block(4, 2, lanes)
+    return Block(14, 2, lanes) if facts.vector_registers >= 32 else Block(6, 2, lanes)
+
+
+_M = TypeVar("_M", bound=Matrix)
 
 
 class _Plain:
@@ -82,7 +84,7 @@ class _Plain:
         self._product = product
         self._rows, self._columns, self._depth = sizes(call)
         self._lanes = facts.lanes(32)
-        self._coming = tuple(Tile(region) for region in call.attrs.get(PREFETCH, ()))
+        self._width = register_tile(facts, product).columns
         self._functions: list[Function] = []
         self._before: list[S.Stmt] = []
         self._after: list[S.Stmt] = []
@@ -103,14 +105,15 @@ class _Plain:
 
     def _blocks(self, operands: Operands, columns: int, depth: int) -> S.Stmt:
         best = register_tile(self._facts, self._product)
-        coming, self._coming = self._coming, ()
-        return Blocks(operands, self._product, best, self._rows, depth, coming).cover(columns, self._functions)
+        return Blocks(operands, self._product, best, self._rows, depth).cover(columns, self._functions)
 
     def _source(self, side: str) -> Matrix:
         return Matrix(Tile(self._call.region(side)), side != "c" and transposed(self._call, side))
 
     def _new(self, rows: int, columns: int, dtype: str, name: str) -> Matrix:
-        made = matrices.local(rows, columns, dtype, name)
+        return self._allocated(matrices.local(rows, columns, dtype, name))
+
+    def _allocated(self, made: _M) -> _M:
         self._before.append(matrices.allocation(made))
         return made
 
@@ -126,15 +129,26 @@ class _Plain:
         return sums
 
     def _left(self) -> Matrix:
-        return self._converted(self._source("a"), self._rows, self._depth)
+        a = self._converted(self._source("a"), self._rows, self._depth)
+        if not (a.contiguous_rows and _collides(a)):
+            return a
+        copied = self._new(self._rows, self._depth, self._product.dtype, f"{a.tile.name}_copy")
+        self._before.append(matrices.convert(a, copied, self._rows, self._depth))
+        return copied
 
     def _right(self) -> Matrix:
+        """B with contiguous rows; from a tensor, whose rows may fall on each other in the cache, in panels."""
         b = self._converted(self._source("b"), self._depth, self._columns)
-        if b.contiguous_rows:
+        name, dtype = b.tile.name, self._product.dtype
+        if not b.contiguous_rows:
+            turned = self._new(self._depth, self._columns, dtype, f"{name}_rows")
+            self._before += self._transposed(b, turned)
+            return turned
+        if b.tile.scope != GLOBAL:
             return b
-        turned = self._new(self._depth, self._columns, self._product.dtype, f"{b.tile.name}_rows")
-        self._before += self._transposed(b, turned)
-        return turned
+        packed = self._allocated(matrices.panels(self._depth, self._columns, self._width, dtype, f"{name}_panels"))
+        self._before.append(matrices.pack_panels(b, packed, self._columns))
+        return packed
 
     def _converted(self, source: Matrix, rows: int, columns: int) -> Matrix:
         """`source` in the dtype of the sums, in the orientation in which it is stored."""
@@ -172,6 +186,12 @@ class _Plain:
         return across.each(lambda column: down.each(lambda row: block(row, column)))
 
 
+def _collides(matrix: Matrix) -> bool:
+    """Whether the rows of a matrix fall on each other in the first-level cache: they lie multiples of a page apart."""
+    stride = constant(matrix.strides[0])
+    return stride is not None and stride * matrix.dtype.bits // 8 % 1024 == 0
+
+
 class _Grouped(_Plain):
     """Groups of narrow elements, in dot products or matrix tiles."""
 
@@ -182,12 +202,11 @@ class _Grouped(_Plain):
 
     def _multiply(self, c: Matrix) -> S.Stmt:
         if self._in_tiles():
-            return self._tiles(Operands(self._groups_of_a(0), self._groups_of_b(self._columns), c))
+            return self._tiles(Operands(self._groups_of_a(0), self._groups_of_b(), c))
         flip = _FLIP.get(self._product.kind, 0)
-        width = -(-self._columns // self._lanes) * self._lanes
-        bias = self._correction(width, flip) if flip else None
+        bias = self._correction(flip) if flip else None
         self._product = replace(self._product, bias=bias is not None)
-        operands = Operands(self._groups_of_a(flip), self._groups_of_b(width), c, bias)
+        operands = Operands(self._groups_of_a(flip), self._groups_of_b(), c, bias)
         main = self._columns - self._columns % self._lanes
         parts = [self._blocks(operands, main, self._steps)] if main else []
         if main < self._columns:
@@ -209,10 +228,11 @@ class _Grouped(_Plain):
         self._before.append(matrices.pad_columns(a, padded, self._rows, self._depth, flip=flip))
         return padded
 
-    def _groups_of_b(self, width: int) -> Matrix:
-        """B with the groups along K in one uint32, `width` columns."""
+    def _groups_of_b(self) -> Panels:
+        """B in panels, the groups along K in one uint32."""
         b = self._source("b")
-        packed = self._new(self._steps, width, "uint32", f"{b.tile.name}_groups")
+        name = f"{b.tile.name}_groups"
+        packed = self._allocated(matrices.panels(self._steps, self._columns, self._width, "uint32", name))
         # The groups of a B that is stored transposed are neighbours in memory.
         ready = constant(b.strides[0]) == 1 and self._in_groups(b.strides[1]) and self._depth % self._dot.group == 0
         if ready and not (self._steps % self._lanes or self._columns % self._lanes):
@@ -225,9 +245,10 @@ class _Grouped(_Plain):
         known = constant(stride)
         return known is not None and known % self._dot.group == 0
 
-    def _correction(self, width: int, factor: int) -> Matrix:
+    def _correction(self, factor: int) -> Matrix:
         """`factor` times the sum of every column of B: what flipping the sign bits of A took from C."""
         source = self._source("b")
+        width = -(-self._columns // self._lanes) * self._lanes
         bias = self._new(1, width, "int32", f"{source.tile.name}_sums")
 
         def column(index: list[ir.Expr]) -> S.Stmt:
@@ -248,7 +269,7 @@ class _Grouped(_Plain):
         """The columns that do not fill a vector, in a copy of that part of C that does."""
         count = self._columns - first
         edge = self._new(self._rows, self._lanes, self._product.dtype, f"{operands.c.tile.name}_edge")
-        c, b = Shifted(operands.c.tile, first=first), Shifted(operands.b.tile, first=first)
+        c, b = Shifted(operands.c.tile, first=first), Panels(operands.b.tile, width=self._width, first=first)
         bias = None if operands.bias is None else Shifted(operands.bias.tile, first=first)
         into = [] if self._product.clear else [matrices.convert(c, edge, self._rows, count)]
         calls = self._blocks(Operands(operands.a, b, edge, bias), self._lanes, self._steps)
@@ -273,9 +294,7 @@ class _Grouped(_Plain):
         kernel = amx.gemm_kernel(*shape, self._product.kind, clear=self._product.clear)
         self._functions.append(kernel)
         at_row, at_column = row * amx.ROWS, column * amx.COLUMNS
-        down, across = (-(-extent // 32) for extent in (self._rows, self._columns))
-        number = tirx.floordiv(column, 2) * down + tirx.floordiv(row, 2)
-        call = kernel.call(
+        return kernel.call(
             a.address(at_row, int32(0)),
             a.strides[0] * self._dot.element_bytes,
             b.address(int32(0), at_column),
@@ -284,4 +303,3 @@ class _Grouped(_Plain):
             c.strides[0] * 4,
             self._depth // (self._dot.group * amx.ROWS),
         )
-        return sequence([*Prefetch(self._coming, down * across).part(number, self._functions), call])

@@ -6,17 +6,15 @@ Panels of columns are the outer loop, so that a panel of B stays in the first-le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.ir.visit import sequence
-from tile_core.ops.build import Tile, int32, serial
+from tile_core.ops.build import int32, serial
 from tile_cpu.llvm.functions import Function
 from tile_cpu.llvm.gemm_kernels import Block, Product, gemm_kernel
-from tile_cpu.ops.gemm_prefetch import Prefetch
 from tile_cpu.ops.matrices import Matrix
 
 
@@ -45,55 +43,39 @@ class Cut:
         return serial(int32(self.count), lambda i: body(i * self.size + self.first), "tile")
 
 
-def cuts(total: int, size: int) -> Iterator[Cut]:
-    """Cut `total` units into pieces of `size` and a shorter one for the rest."""
-    whole = total - total % size
-    if whole:
-        yield Cut(0, whole // size, size)
-    if total > whole:
-        yield Cut(whole, 1, total - whole)
+def cuts(total: int, most: int) -> Iterator[Cut]:
+    """Cut `total` units into as few pieces of at most `most` as possible, as equal as possible."""
+    pieces = -(-total // most)
+    size, larger = divmod(total, pieces)
+    if larger:
+        yield Cut(0, larger, size + 1)
+    yield Cut(larger * (size + 1), pieces - larger, size)
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Calls that multiply `rows` rows over `depth` steps, with register tiles of at most `best`.
-
-    The regions `coming` are fetched meanwhile.
-    """
+    """Calls that multiply `rows` rows over `depth` steps, with register tiles of at most `best`."""
 
     operands: Operands
     product: Product
     best: Block
     rows: int
     depth: int
-    coming: tuple[Tile, ...] = ()
 
     def cover(self, columns: int, functions: list[Function]) -> S.Stmt:
         """The calls for columns 0 to `columns`; what they need is added to `functions`."""
-        down = -(-self.rows // self.best.rows)
-        prefetch = Prefetch(self.coming, down * -(-columns // self.best.columns))
+        return sequence([self._panel(cut, lanes, functions) for cut, lanes in _panels(columns, self.best)])
 
-        def panel(cut: Cut, lanes: int) -> S.Stmt:
-            return cut.each(partial(self._strips, Block(self.best.rows, cut.size // lanes, lanes), prefetch, functions))
+    def _panel(self, cut: Cut, lanes: int, functions: list[Function]) -> S.Stmt:
+        def at_column(column: ir.Expr) -> S.Stmt:
+            strips = []
+            for strip in cuts(self.rows, self.best.rows):
+                kernel = gemm_kernel(Block(strip.size, cut.size // lanes, lanes), self.product)
+                functions.append(kernel)
+                strips.append(strip.each(self._caller(kernel, column)))
+            return sequence(strips)
 
-        return sequence([panel(cut, lanes) for cut, lanes in _panels(columns, self.best)])
-
-    def _strips(self, block: Block, prefetch: Prefetch, functions: list[Function], column: ir.Expr) -> S.Stmt:
-        """All rows of the panel that begins at `column`."""
-        down = -(-self.rows // self.best.rows)
-        before = tirx.floordiv(column, self.best.columns) * down
-        strips = []
-        for strip in cuts(self.rows, block.rows):
-            kernel = gemm_kernel(replace(block, rows=strip.size), self.product)
-            functions.append(kernel)
-            call = self._caller(kernel, column)
-
-            def step(row: ir.Expr, call: Callable[[ir.Expr], S.Stmt] = call) -> S.Stmt:
-                number = before + tirx.floordiv(row, self.best.rows)
-                return sequence([*prefetch.part(number, functions), call(row)])
-
-            strips.append(strip.each(step))
-        return sequence(strips)
+        return cut.each(at_column)
 
     def _caller(self, kernel: Function, column: ir.Expr) -> Callable[[ir.Expr], S.Stmt]:
         a, b, c, bias = self.operands.a, self.operands.b, self.operands.c, self.operands.bias

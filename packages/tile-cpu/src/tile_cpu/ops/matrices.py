@@ -69,13 +69,39 @@ class Shifted(Matrix):
         return super()._index(row, column + self.first)
 
 
+@dataclass(frozen=True)
+class Panels(Matrix):
+    """A matrix in panels of `width` columns, one after the other, each row-major: a micro-kernel reads it in sequence.
+
+    Columns count from `first`, a multiple of the width.
+    """
+
+    width: int = 1
+    first: int = 0
+
+    def _index(self, row: ir.Expr, column: ir.Expr) -> list[ir.Expr]:
+        at, width = column + self.first, int32(self.width)
+        return [tirx.floordiv(at, width), row, tirx.floormod(at, width)]
+
+    @property
+    def strides(self) -> tuple[ir.Expr, ir.Expr]:
+        """Elements between rows and between columns of a panel, as int64."""
+        return tirx.IntImm("int64", self.width), tirx.IntImm("int64", 1)
+
+
 def local(rows: int, columns: int, dtype: str, name: str) -> Matrix:
     """A new row-major matrix; its buffer is to be allocated."""
     return Matrix(Tile(whole(tirx.decl_buffer((rows, columns), dtype, name, scope=LOCAL))))
 
 
+def panels(rows: int, columns: int, width: int, dtype: str, name: str) -> Panels:
+    """A new matrix in panels, its last one filled up; its buffer is to be allocated."""
+    shape = (-(-columns // width), rows, width)
+    return Panels(Tile(whole(tirx.decl_buffer(shape, dtype, name, scope=LOCAL))), width=width)
+
+
 def allocation(matrix: Matrix) -> S.Stmt:
-    """The allocation of a matrix made by `local`."""
+    """The allocation of a new matrix."""
     return S.AllocBuffer(matrix.tile.buffer)
 
 
@@ -120,31 +146,51 @@ def pad_columns(source: Matrix, target: Matrix, rows: int, columns: int, *, flip
     return elementwise(rows, width, element)
 
 
-def pack_groups(source: Matrix, target: Matrix, depth: int, columns: int, group: int) -> S.Stmt:
-    """Gather `group` elements that stand below each other into one uint32, zeros beyond `depth` and `columns`.
+def pack_panels(source: Matrix, target: Panels, columns: int) -> S.Stmt:
+    """Copy into panels; what fills up the last one is zero."""
 
-    `target[k, n]` holds `source[group * k, n]` in its lowest bits.
+    def element(k: ir.Expr, panel: ir.Expr, j: ir.Expr) -> S.Stmt:
+        column = panel * target.width + j
+        value = source.load(k, column)
+        if columns % target.width:
+            value = tirx.if_then_else(column < columns, value, number(0, source.dtype))
+        return target.tile.store(value, [panel, k, j])
+
+    return _panelwise(target, element)
+
+
+def pack_groups(source: Matrix, target: Panels, rows: int, columns: int, group: int) -> S.Stmt:
+    """Gather `group` elements that stand below each other into one uint32, zeros beyond `rows` and `columns`.
+
+    Row k of `target` holds row `group * k` of `source` in its lowest bits.
     """
-    rows, width = (constant(extent) for extent in target.tile.buffer.shape)
-    assert rows is not None and width is not None
+    steps = constant(target.tile.extents[1])
+    assert steps is not None
     bits = 32 // group
 
-    def part(k: ir.Expr, n: ir.Expr, member: int) -> ir.Expr:
+    def part(k: ir.Expr, column: ir.Expr, member: int) -> ir.Expr:
         at = k * group + member
-        inside = [at < depth] if rows * group > depth else []
-        inside += [n < columns] if width > columns else []
-        value = tirx.Cast("uint32", _bits(source.load(at, n), bits))
+        inside = [at < rows] if steps * group > rows else []
+        inside += [column < columns] if columns % target.width else []
+        value = tirx.Cast("uint32", _bits(source.load(at, column), bits))
         for condition in inside:
             value = tirx.if_then_else(condition, value, tirx.IntImm("uint32", 0))
         return value if member == 0 else tirx.LShift(value, tirx.IntImm("uint32", bits * member))
 
-    def element(k: ir.Expr, n: ir.Expr) -> S.Stmt:
-        value = part(k, n, 0)
+    def element(k: ir.Expr, panel: ir.Expr, j: ir.Expr) -> S.Stmt:
+        column = panel * target.width + j
+        value = part(k, column, 0)
         for member in range(1, group):
-            value = ir.prim.BitwiseOr(value, part(k, n, member))
-        return target.store(value, k, n)
+            value = ir.prim.BitwiseOr(value, part(k, column, member))
+        return target.tile.store(value, [panel, k, j])
 
-    return elementwise(rows, width, element)
+    return _panelwise(target, element)
+
+
+def _panelwise(target: Panels, body: Callable[[ir.Expr, ir.Expr, ir.Expr], S.Stmt]) -> S.Stmt:
+    """`body(row, panel, column in the panel)` for every element, row by row, as the source lies in memory."""
+    panel, row, column = target.tile.extents
+    return parallel([row, panel, column], lambda index: body(*index))
 
 
 def _bits(value: ir.Expr, bits: int) -> ir.Expr:
