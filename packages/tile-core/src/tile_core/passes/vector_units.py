@@ -51,7 +51,7 @@ class _Moved:
 def vector_unit(
     scope: ThreadScope, body: S.Stmt, last: ir.Var, width: int, lane_body: Callable[[ir.Expr], S.Stmt]
 ) -> Whole | None:
-    """`body` for `width` lanes from index `last`; `None` without a vector access, or with a part that must stay per lane.
+    """`body` for `width` lanes from index `last`; `None` without vector access or where a part must stay per lane.
 
     `body` is the body at lane 0 before fragments are rewritten; `lane_body(lane)` is one lane after.
     """
