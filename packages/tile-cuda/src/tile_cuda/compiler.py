@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile_core.device import HOST_OBJECT, host_object, split_launches
-from tile_core.emulator.artifact import EmulatedLanguage, emulated_artifact
+from tile_core.emulator import EmulatedLanguage, emulated_artifact
 from tile_core.jit.artifact import Artifact
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
+from tile_core.printer.simt import print_kernel
 from tile_cuda.nvrtc import compile_cubin
-from tile_cuda.printer import print_kernel
+from tile_cuda.printer import CUDA
 from tile_cuda.runtime import CUBIN
 from tile_cuda.target import capabilities
 
@@ -37,11 +38,11 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
     """
     lowered, report = lower(program, request, backend("cuda"))
     split = split_launches(lowered)
-    printed = [print_kernel(kernel, request.target) for kernel in split.kernels]
     if request.execution == "emulate":
         include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
         warp = capabilities(request.target).warp_size
-        return emulated_artifact(split, printed, EmulatedLanguage("cuda_emulator.h", include, warp), report)
+        return emulated_artifact(split, EmulatedLanguage(CUDA, "cuda_emulator.h", include, warp), request, report)
+    printed = [print_kernel(kernel, CUDA, request.target) for kernel in split.kernels]
     source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
     kernels = [
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tile_core.passes.threads import thread_edits
-from tile_cuda.printer import NATIVE
+from tile_core.printer.simt import NATIVE
 
 if TYPE_CHECKING:
     from tile_core.passes.pipeline import Edit

@@ -1,63 +1,91 @@
-"""From printed kernels to an artifact that runs on the CPU."""
+"""From the kernels of a program to an artifact that runs on the CPU."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
+from dataclasses import astuple, dataclass
+from math import prod
+from pathlib import Path, PurePath
 from typing import Any
+
+from tvm.tirx import stmt as S
 
 from tile_core.device import HOST_OBJECT, DeviceKernel, SplitProgram, host_object
 from tile_core.emulator.build import LIBRARY, build_library
-from tile_core.jit.artifact import Artifact
+from tile_core.emulator.checks import Sites, checked
+from tile_core.ir import regions, visit
+from tile_core.jit.artifact import Artifact, CompileRequest
+from tile_core.printer.language import Language
 from tile_core.printer.printer import PrintedFunction, source_of
+from tile_core.printer.simt import print_kernel
+from tile_core.settings import settings
 
-DEVICE_HOST = 1
+CHECK = "tile.emulate_check"
+"""The pass config that turns checks on or off for one kernel; it wins over the setting `TILE_EMULATE_CHECK`."""
+SITES = "sites.json"
+_DEVICE_HOST = 1
+_SMALLEST_STACK = 64 * 1024
+_WIDEST_CELL = 8
 
 
 @dataclass(frozen=True)
 class EmulatedLanguage:
-    """What the emulator must know of a backend: the header that maps its names, where it lies, and the warp's width."""
+    """What the emulator must know of a backend: its language, and the header that maps the language's names.
 
+    `include` is the directory of `header`; `warp_size` is the target's.
+    """
+
+    language: Language
     header: str
     include: Path
     warp_size: int
 
 
 def emulated_artifact(
-    program: SplitProgram,
-    printed: Sequence[PrintedFunction],
-    language: EmulatedLanguage,
-    report: Mapping[str, Any],
+    program: SplitProgram, emulated: EmulatedLanguage, request: CompileRequest, report: Mapping[str, Any]
 ) -> Artifact:
-    """Compile the printed kernels of `program` for the host, with the function that launches them.
+    """Print the kernels of `program` and compile them for the host, with the function that launches them.
 
     Raises:
+        UnprintableError: as `print_kernel`.
         MissingCompilerError, EmulatorCompilerError: as `build_library`.
     """
+    sites = Sites() if request.pass_configs.get(CHECK, settings.emulate_check) else None
+    language = emulated.language if sites is None else checked(emulated.language, sites)
+    printed = [print_kernel(kernel, language, request.target) for kernel in program.kernels]
     source = source_of(printed)
-    core = Path(str(resources.files("tile_core.emulator"))) / "include"
-    text = f'#include "{language.header}"\n{source}\n{_launcher(program.kernels, printed, language)}'
-    library = build_library(text, (core, language.include))
+    launcher = _Launcher(emulated.warp_size, sites)
+    text = f'#include "{emulated.header}"\n{source}\n{launcher.text(program.kernels, printed)}'
+    files = {LIBRARY: build_library(text, (emulated.include,)), HOST_OBJECT: host_object(program, _DEVICE_HOST)}
+    if sites is not None:
+        files[SITES] = json.dumps([site.span and astuple(site.span) for site in sites.listed]).encode()
     return Artifact(
-        files={LIBRARY: library, HOST_OBJECT: host_object(program, DEVICE_HOST)},
+        files=files,
         kernel_source=source,
         report={**report, "symbol": str(program.host.attrs["global_symbol"])},
+        # The lines of the author's source are not part of the cache's key.
+        persistent=sites is None,
     )
 
 
-def _launcher(kernels: Sequence[DeviceKernel], printed: Sequence[PrintedFunction], language: EmulatedLanguage) -> str:
-    """C++ of the launch function that `device/host.py` describes, and of the last error's text."""
-    cases = "\n".join(
-        _case(number, kernel, function, language)
-        for number, (kernel, function) in enumerate(zip(kernels, printed, strict=True))
-    )
-    return f"""
-extern "C" const char* tile_emulated_error() {{ return tile::block.error().c_str(); }}
+@dataclass(frozen=True)
+class _Launcher:
+    """Writes the C++ of the launch function that `device/host.py` describes."""
+
+    warp_size: int
+    sites: Sites | None
+
+    def text(self, kernels: Sequence[DeviceKernel], printed: Sequence[PrintedFunction]) -> str:
+        pairs = list(enumerate(zip(kernels, printed, strict=True)))
+        entries = "\n".join(_entry(number, function) for number, (_kernel, function) in pairs)
+        cases = "\n".join(f"    case {number}: {self._run(number, kernel)}" for number, (kernel, _function) in pairs)
+        return f"""
+static const tile::Site tile_sites[] = {{{self._sites()}}};
+{entries}
+extern "C" tile::Failure* tile_emulated_failure() {{ return &tile::failure; }}
 extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, long y, long z, int) {{
   const tile::Dim3 grid{{unsigned(x), unsigned(y), unsigned(z)}};
-  (void)cells;
   switch (kernel) {{
 {cases}
   }}
@@ -65,15 +93,47 @@ extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, lon
 }}
 """
 
+    def _sites(self) -> str:
+        listed = [] if self.sites is None else self.sites.listed
+        return ", ".join(f"{{{json.dumps(site.buffer)}, {json.dumps(_place(site.span))}}}" for site in listed) or "{}"
 
-def _case(number: int, kernel: DeviceKernel, function: PrintedFunction, language: EmulatedLanguage) -> str:
+    def _run(self, number: int, kernel: DeviceKernel) -> str:
+        x, y, z = kernel.threads
+        cell = 0 if self.sites is None else _cell_bytes(kernel)
+        return (
+            f"return tile::run({{grid, {{{x}, {y}, {z}}}, {self.warp_size}, {kernel.shared_bytes}, "
+            f"{_stack_bytes(kernel)}, tile_sites, {cell}, tile_run_{number}, cells}});"
+        )
+
+
+def _place(span: Any) -> str:
+    return "" if span is None else f"{PurePath(span.file).name}:{span.line}"
+
+
+def _entry(number: int, function: PrintedFunction) -> str:
     arguments = ", ".join(
         f"tile::cell<decltype(tile::argument<{at}>(&{function.name}))>(cells, {parameter.position})"
         for at, parameter in enumerate(function.parameters)
     )
-    x, y, z = kernel.threads
-    return (
-        f"    case {number}:\n"
-        f"      return tile::block.run(grid, {{{x}, {y}, {z}}}, {language.warp_size}, {kernel.shared_bytes}, tile_shared,\n"
-        f"                             [=] {{ {function.name}({arguments}); }});"
-    )
+    return f"static void tile_run_{number}(void* const* cells) {{ (void)cells; {function.name}({arguments}); }}"
+
+
+def _buffers(kernel: DeviceKernel) -> list[Any]:
+    allocated = [alloc.buffer for alloc in visit.collect(kernel.func.body, S.AllocBuffer)]
+    return [*(var for var in kernel.func.params if hasattr(var.ty, "storage_scope")), *allocated]
+
+
+def _itemsize(buffer: Any) -> int:
+    return max(1, int(buffer.dtype.bits) // 8)
+
+
+def _cell_bytes(kernel: DeviceKernel) -> int:
+    """The bytes of one cell of the shadow: no element of any buffer is smaller."""
+    return min((_itemsize(buffer) for buffer in _buffers(kernel)), default=_WIDEST_CELL)
+
+
+def _stack_bytes(kernel: DeviceKernel) -> int:
+    """Enough for the arrays of a thread, with the flags of checks, beside everything else."""
+    private = [buffer for buffer in _buffers(kernel) if regions.scope(buffer) not in (regions.GLOBAL, *regions.SHARED)]
+    elements = ((prod(int(regions.constant(extent) or 1) for extent in buffer.shape), buffer) for buffer in private)
+    return _SMALLEST_STACK + 2 * sum(count * (_itemsize(buffer) + 1) for count, buffer in elements)

@@ -1,23 +1,32 @@
-"""Compile a C++ source into a shared library with the system's compiler."""
+"""Compile a kernel's source into a shared library with the system's compiler.
+
+Most of the emulator does not depend on the kernel. It is compiled once, kept in the kernel cache like any other
+artifact and linked into every kernel, so that a kernel costs the reading of a small header and its own code.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 from tile_core.errors.emulator import EmulatorCompilerError, MissingCompilerError
+from tile_core.jit.artifact import Artifact
+from tile_core.jit.compile import disk_cache
 
 COMPILERS = ("c++", "g++", "clang++")
+COMMON = ("-std=c++17", "-fPIC", "-Wno-unknown-pragmas", "-Wno-attributes")
 # Device code rounds after every operation, wraps integers and views memory under several types.
-FLAGS = (
-    *("-std=c++17", "-O1", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing"),
-    *("-Wno-unknown-pragmas", "-Wno-attributes"),
-)
+KERNEL = ("-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing")
+RUNTIME = ("-O2",)
 LIBRARY = "emulated.so"
+_OBJECT = "emulator.o"
 
 
 def compiler() -> str:
@@ -37,22 +46,69 @@ def compiler() -> str:
     )
 
 
-def build_library(source: str, includes: Sequence[Path], flags: Sequence[str] = ()) -> bytes:
-    """The shared library made of `source`.
+def folder() -> Path:
+    """Where the emulator's own headers and sources are."""
+    return Path(str(resources.files("tile_core.emulator")))
+
+
+def build_library(source: str, includes: Sequence[Path] = (), flags: Sequence[str] = ()) -> bytes:
+    """The shared library made of `source`, a kernel that includes `tile_emulator.h`, and the emulator.
 
     Raises:
         MissingCompilerError: there is no C++ compiler.
         EmulatorCompilerError: it refused the source; the source is in the exception's notes.
     """
-    with tempfile.TemporaryDirectory(prefix="tile-emulator-") as folder:
-        path = Path(folder) / "kernel.cpp"
-        path.write_text(source, encoding="utf-8")
-        search = [part for include in includes for part in ("-I", str(include))]
-        command = [compiler(), *FLAGS, *search, *flags, str(path), "-o", str(Path(folder) / LIBRARY)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - an argument list
-        if done.returncode:
-            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-            error = EmulatorCompilerError(f"the C++ compiler refused the emulated kernel: {first}")
-            error.add_note(source)
-            raise error
-        return (Path(folder) / LIBRARY).read_bytes()
+    program = compiler()
+    runtime = _runtime_object(program)
+    with tempfile.TemporaryDirectory(prefix="tile-emulator-") as name:
+        work = Path(name)
+        kernel, made, library = work / "kernel.cpp", work / _OBJECT, work / LIBRARY
+        kernel.write_text(source, encoding="utf-8")
+        made.write_bytes(runtime)
+        paths = [part for include in (folder() / "include", *includes) for part in ("-I", str(include))]
+        _run([program, *COMMON, *KERNEL, *paths, *flags, "-shared", str(kernel), str(made), "-o", str(library)], source)
+        return library.read_bytes()
+
+
+def _runtime_object(program: str) -> bytes:
+    """The part of the emulator that does not depend on the kernel, as an object file."""
+    key = _runtime_key(program)
+    disk = disk_cache()
+    stored = None if disk is None else disk.get(key)
+    if stored is not None:
+        return stored.files[_OBJECT]
+    made = _compile_runtime(program, key)
+    if disk is not None:
+        disk.put(key, Artifact({_OBJECT: made}))
+    return made
+
+
+@functools.cache
+def _runtime_key(program: str) -> str:
+    """A digest of sources and compiler: its path, size and time of change stand for its version."""
+    status = Path(program).resolve().stat()
+    digest = hashlib.sha256(repr((program, status.st_size, status.st_mtime_ns, COMMON, RUNTIME)).encode())
+    for path in sorted((*folder().glob("include/*.h"), *folder().glob("source/*"))):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _compile_runtime(program: str, _key: str) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="tile-emulator-") as name:
+        main, made = Path(name) / "emulator.cpp", Path(name) / _OBJECT
+        text = "".join(f'#include "{path.name}"\n' for path in sorted(folder().glob("source/*.cpp")))
+        main.write_text(text, encoding="utf-8")
+        paths = [part for place in ("include", "source") for part in ("-I", str(folder() / place))]
+        _run([program, *COMMON, *RUNTIME, *paths, "-c", str(main), "-o", str(made)], text)
+        return made.read_bytes()
+
+
+def _run(command: Sequence[str], source: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - an argument list
+    if done.returncode == 0:
+        return
+    first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
+    error = EmulatorCompilerError(f"the C++ compiler refused the emulated kernel: {first}")
+    error.add_note(source)
+    raise error

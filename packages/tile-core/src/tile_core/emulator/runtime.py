@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, SET_LAUNCHER
+from tile_core.emulator.artifact import SITES
 from tile_core.emulator.build import LIBRARY
-from tile_core.errors.emulator import EmulatorRunError
+from tile_core.errors import emulator as errors
+from tile_core.errors.base import SourceSpan, TileError
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact
@@ -23,6 +26,23 @@ class _Launcher(ctypes.Structure):
     _fields_ = (("function", ctypes.c_void_p), ("context", ctypes.c_void_p))
 
 
+class _Failure(ctypes.Structure):
+    """`tile::Failure` of `tile_emulator.h`."""
+
+    _fields_ = (("fault", ctypes.c_int), ("site", ctypes.c_int), ("text", ctypes.c_char * 2048))
+
+
+_FAULTS: Mapping[int, tuple[type[TileError], str]] = {
+    1: (errors.EmulatorRunError, ""),
+    2: (errors.EmulatedDeadlockError, "let every thread reach what others wait for"),
+    3: (errors.EmulatedBarrierError, "move the barrier to where all threads of the block pass"),
+    4: (errors.EmulatedBoundsError, "correct the index, or guard the access"),
+    5: (errors.EmulatedUnwrittenError, "write the element before, e.g. with T.clear or T.fill"),
+    6: (errors.EmulatedRaceError, "put a barrier between the two, or use an atomic operation"),
+    7: (errors.EmulatedAlignmentError, ""),
+}
+"""Error and remedy for each `tile::Fault`."""
+
 _kept: list[object] = []
 """Launch records and libraries live as long as the process: kernels keep their addresses."""
 
@@ -30,7 +50,7 @@ _kept: list[object] = []
 def load_emulated(artifact: Artifact) -> Callable[..., None]:
     """The packed function of an emulated kernel.
 
-    Calling it raises `EmulatorRunError` when the kernel does not finish.
+    Calling it raises one of the errors of `errors/emulator.py` when the kernel does not finish or a check fails.
     """
     import tvm_ffi_orcjit
 
@@ -40,18 +60,27 @@ def load_emulated(artifact: Artifact) -> Callable[..., None]:
     _kept.append((library, record))
     module[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(record)))
     entry = module[str(artifact.report["symbol"])]
-    library.tile_emulated_error.restype = ctypes.c_char_p
+    library.tile_emulated_failure.restype = ctypes.POINTER(_Failure)
+    failure: _Failure = library.tile_emulated_failure().contents
+    spans: list[list[Any] | None] = json.loads(artifact.files.get(SITES, b"[]"))
 
     def call(*arguments: object) -> None:
+        failure.fault = 0
         try:
             entry(*arguments)
         except RuntimeError as error:
-            text = library.tile_emulated_error().decode()
-            if not text:
+            if not failure.fault:
                 raise
-            raise EmulatorRunError(text) from error
+            raise _error(failure, spans) from error
 
     return call
+
+
+def _error(failure: _Failure, spans: list[list[Any] | None]) -> TileError:
+    kind, remedy = _FAULTS[failure.fault]
+    span = spans[failure.site] if 0 <= failure.site < len(spans) else None
+    text = failure.text.decode(errors="replace")
+    return kind(text, remedy=remedy, span=None if span is None else SourceSpan(*span))
 
 
 def _load_library(content: bytes) -> ctypes.CDLL:

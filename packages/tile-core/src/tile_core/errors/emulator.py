@@ -1,10 +1,20 @@
-"""Errors raised by emulated execution."""
+"""Errors raised by emulated execution (E0651 to E0669)."""
 
 from __future__ import annotations
 
 from tile_core.errors.base import TileError
 
-__all__ = ["EmulatorCompilerError", "EmulatorRunError", "MissingCompilerError"]
+__all__ = [
+    "EmulatedAlignmentError",
+    "EmulatedBarrierError",
+    "EmulatedBoundsError",
+    "EmulatedDeadlockError",
+    "EmulatedRaceError",
+    "EmulatedUnwrittenError",
+    "EmulatorCompilerError",
+    "EmulatorRunError",
+    "MissingCompilerError",
+]
 
 
 class MissingCompilerError(TileError, RuntimeError):
@@ -28,9 +38,71 @@ class EmulatorCompilerError(TileError, RuntimeError):
 
 
 class EmulatorRunError(TileError, RuntimeError):
-    """An emulated kernel did not finish: threads wait for each other, or it asks for more memory than there is.
+    """An emulated kernel cannot be run: it asks for more threads or memory than the emulator has.
 
-    The message names the block and the threads that wait. A barrier that not every thread reaches is the usual cause.
+    A block has up to 1024 threads and 256 KiB of shared memory.
     """
 
     code = "TILE-E0653"
+    kind = "unsupported"
+
+
+class EmulatedDeadlockError(TileError, RuntimeError):
+    """Threads of an emulated block wait for each other, and none can go on.
+
+    The message says which threads wait for what; with `TILE_EMULATE_CHECK=1` also at which line. On hardware the block
+    hangs. A barrier or an exchange of a warp that stands under a condition on the thread is the usual cause.
+    """
+
+    code = "TILE-E0654"
+
+
+class EmulatedBarrierError(TileError, RuntimeError):
+    """A barrier is not reached by every thread of an emulated block, or not at the same line.
+
+    Some threads have ended, or are at another barrier, while others wait. On hardware the block hangs, or the barriers
+    pair up wrongly. Move the barrier out of the condition on the thread.
+    """
+
+    code = "TILE-E0655"
+
+
+class EmulatedBoundsError(TileError, IndexError):
+    """A thread of an emulated kernel accesses memory outside of a buffer.
+
+    The message names thread, block, buffer and index; every axis is checked, so an index that runs into the next row is
+    found, too. Found with `TILE_EMULATE_CHECK=1`.
+    """
+
+    code = "TILE-E0656"
+
+
+class EmulatedUnwrittenError(TileError, ValueError):
+    """A thread of an emulated kernel reads shared or local memory that nothing has written.
+
+    Shared memory of a block and the arrays of a thread begin with arbitrary contents. Write before reading: `T.clear`,
+    `T.fill`, or a copy. Found with `TILE_EMULATE_CHECK=1`.
+    """
+
+    code = "TILE-E0657"
+
+
+class EmulatedRaceError(TileError, RuntimeError):
+    """Two threads of an emulated kernel access one element, at least one writes it, and nothing orders them.
+
+    The result depends on which is first. Threads of a block are ordered by a barrier that both reach, threads of
+    different blocks only by the end of the launch. Atomic updates do not race with each other. Writing the value that
+    is already there is no race. The message names both places. Found with `TILE_EMULATE_CHECK=1`.
+    """
+
+    code = "TILE-E0658"
+
+
+class EmulatedAlignmentError(TileError, ValueError):
+    """A thread of an emulated kernel moves a vector at an address that is no multiple of the vector's size.
+
+    Hardware traps. Where the compiler chose the vector, it is a mistake of the compiler. Found with
+    `TILE_EMULATE_CHECK=1`.
+    """
+
+    code = "TILE-E0659"

@@ -12,7 +12,7 @@ from tvm.ir.prim import expr as P
 
 from tile_core.ir.regions import constant
 from tile_core.printer import literals, precedence
-from tile_core.printer.language import ExprHandler, Helper, Node
+from tile_core.printer.language import ADDRESS, READ, ExprHandler, Helper, Node, Use
 from tile_core.printer.precedence import Code, Infix, Precedence, call, cast, conditional, prefix
 
 if TYPE_CHECKING:
@@ -202,8 +202,15 @@ def _load(printer: Printer, node: Node) -> Code:
     return element(printer, node.source, node.indices)
 
 
-def element(printer: Printer, buffer: Node, indices: Node) -> Code:
-    """One element of a buffer as an lvalue."""
+def element(printer: Printer, buffer: Node, indices: Node, use: Use = READ) -> Code:
+    """One element of a buffer as an lvalue, for `use`."""
+    if printer.language.element is not None:
+        return printer.language.element(printer, buffer, indices, use)
+    return plain_element(printer, buffer, indices)
+
+
+def plain_element(printer: Printer, buffer: Node, indices: Node) -> Code:
+    """`name[offset]`, or the name of a scalar."""
     if printer.is_scalar(buffer):
         return Code(printer.name(buffer))
     return Code(f"{printer.name(buffer)}[{offset(printer, buffer, indices).text}]", Precedence.POSTFIX)
@@ -277,7 +284,7 @@ def address_of(printer: Printer, node: Node) -> Code:
     (target,) = node.args
     if not isinstance(target, ir.TensorLoad):
         return Code(printer.name(target))
-    return prefix("&", element(printer, target.source, target.indices))
+    return prefix("&", element(printer, target.source, target.indices, ADDRESS))
 
 
 def likely(printer: Printer, node: Node) -> Code:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tile_core.printer.precedence import Code, call
 
@@ -21,6 +21,19 @@ Node: TypeAlias = Any
 """A TVM node; TVM has no types for a checker."""
 ExprHandler = Callable[["Printer", Node], Code]
 StmtHandler = Callable[["Printer", Node], None]
+
+
+@dataclass(frozen=True)
+class Use:
+    """What an access is for: it reads or writes `lanes` elements, or takes the address of one."""
+
+    kind: Literal["read", "write", "address"]
+    lanes: int = 1
+
+
+READ, WRITE, ADDRESS = Use("read"), Use("write"), Use("address")
+ElementHandler = Callable[["Printer", Node, Node, Use], Code]
+"""From buffer and indices to the lvalue of an element."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,14 @@ class Helper:
         return self.text.format(inline=language.inline, name=name, type=language.types[dtype], **words)
 
 
+@dataclass(frozen=True)
+class Snippet:
+    """Text that joins the source when a handler asks for it by name, after the snippets that it needs."""
+
+    text: str
+    needs: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Language:
     """The vocabulary and the handlers of one C-family language.
@@ -71,8 +92,10 @@ class Language:
     * `loops`: kind of loop to a line before it (empty for none); a kind that is not listed is refused.
     * `attributes`: keys of attributes that mean nothing to this language, whose bodies are printed as they are.
     * `expressions`, `statements`: node class to handler; `calls`: operation to handler.
+    * `snippets`: definitions that handlers ask for; a snippet has the name of the function that it defines.
     * `helpers`: those that handlers of `expressions` use, so that no variable takes their names.
     * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
+    * `element`: prints an element of a buffer in place of `name[offset]`.
     """
 
     name: str
@@ -90,6 +113,8 @@ class Language:
     launch: Callable[[Printer, Launch], None] | None = None
     vector_load: ExprHandler | None = None
     vector_store: StmtHandler | None = None
+    element: ElementHandler | None = None
+    snippets: Mapping[str, Snippet] = field(default_factory=dict)
     helpers: tuple[Helper, ...] = ()
     header: tuple[str, ...] = ()
     function: str = "void {name}({parameters})"
@@ -119,7 +144,8 @@ class Language:
     @property
     def reserved(self) -> frozenset[str]:
         """Words that no variable may have."""
-        words = set(self.keywords) | {word for name in self.types.values() for word in name.split()}
+        words = {*self.keywords, *self.snippets}
+        words.update(word for name in self.types.values() for word in name.split())
         for handler in (*self.calls.values(), *self.helpers):
             if isinstance(handler, Function):
                 words.update(handler.names.values())

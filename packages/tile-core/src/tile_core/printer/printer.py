@@ -15,6 +15,7 @@ from typing import Literal
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.errors.base import SourceSpan
 from tile_core.errors.plugins import UnprintableError
 from tile_core.ir import visit
 from tile_core.ir.launch import from_stmt, is_launch
@@ -106,6 +107,11 @@ class Printer:
         self._written: frozenset[Node] = frozenset()
         self._inlined: dict[Node, Code] = {}
         self._conditional = 0
+
+    @property
+    def span(self) -> SourceSpan | None:
+        """The author's place of the statement that is being printed."""
+        return from_tvm(self._span)
 
     # -- the function ------------------------------------------------------------------------------------------------
 
@@ -290,6 +296,15 @@ class Printer:
                 raise self.unprintable(self.describe(node), node)
             self._helpers[name] = f"{text}\n"
         return name
+
+    def snippet(self, name: str) -> None:
+        """Add the snippet `name` to the source, after those that it needs."""
+        if name in self._helpers:
+            return
+        snippet = self.language.snippets[name]
+        for needed in snippet.needs:
+            self.snippet(needed)
+        self._helpers[name] = f"{snippet.text.strip()}\n"
 
     def computed_in(self, dtype: str) -> str:
         """The dtype in which C computes on operands of `dtype`."""

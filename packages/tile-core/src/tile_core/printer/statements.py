@@ -12,7 +12,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import visit
 from tile_core.ir.regions import constant, scope
 from tile_core.printer.expressions import element
-from tile_core.printer.language import Node
+from tile_core.printer.language import WRITE, Node
 from tile_core.printer.precedence import LESS, Code
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _store(printer: Printer, node: Node) -> None:
             raise printer.unprintable(f"a store of {printer.dtype(node.value)}", node)
         printer.language.vector_store(printer, node)
         return
-    target = element(printer, node.buffer, node.indices)
+    target = element(printer, node.buffer, node.indices, WRITE)
     printer.line(f"{target.text} = {printer.expr(node.value).text};")
 
 

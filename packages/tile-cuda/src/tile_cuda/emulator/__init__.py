@@ -1,0 +1,1 @@
+"""The names of CUDA C++ for the host emulator of core: see `include/cuda_emulator.h`."""

@@ -1,10 +1,6 @@
-// CUDA C++ names over the host emulator: what a printed kernel includes when it runs on the CPU.
+// CUDA C++ names over the host emulator: what a printed kernel includes when it runs on the CPU. One definition a name; an
+// intrinsic that a kernel may use and that is missing here is added here.
 #pragma once
-
-#include <math.h>
-
-#include <cstdint>
-#include <cstring>
 
 #include "tile_emulator.h"
 
@@ -14,15 +10,13 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__ thread_local
+#define __shared__
 #define __restrict__
 
 #define threadIdx (tile::block.self->index)
 #define blockIdx (tile::block.index)
 #define blockDim (tile::block.block)
 #define gridDim (tile::block.grid)
-
-thread_local __align__(1024) unsigned char tile_shared[tile::kSharedBytes];
 
 struct alignas(8) uint2 {
   unsigned x, y;
@@ -33,8 +27,8 @@ struct alignas(16) uint4 {
 using __half = tile::Half;
 using __nv_bfloat16 = tile::BFloat16;
 
-inline void __syncthreads() { tile::block.barrier(); }
-inline void __syncwarp(unsigned mask = 0xffffffffu) { tile::block.warp_barrier(mask); }
+inline void __syncthreads() { tile::barrier(); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { tile::meet_warp(mask, true); }
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
@@ -42,7 +36,47 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
 }
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32) {
-  return tile::exchange(mask, value, [=](unsigned lane) { return lane ^ static_cast<unsigned>(distance); });
+  return tile::exchange(mask, value, [=](unsigned lane) {
+    const unsigned from = lane ^ static_cast<unsigned>(distance);
+    return from / width == lane / width ? from : lane;
+  });
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32) {
+  return tile::exchange(mask, value, [=](unsigned lane) { return lane % width < distance ? lane : lane - distance; });
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32) {
+  return tile::exchange(mask, value,
+                        [=](unsigned lane) { return lane % width + distance >= unsigned(width) ? lane : lane + distance; });
+}
+inline unsigned __activemask() { return static_cast<unsigned>(tile::live_lanes()); }
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  return static_cast<unsigned>(tile::ballot(mask, predicate != 0));
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
+template <typename T>
+unsigned __match_any_sync(unsigned mask, T value) {
+  return static_cast<unsigned>(tile::match_any(mask, value));
+}
+template <typename T>
+unsigned __match_all_sync(unsigned mask, T value, int* all) {
+  const unsigned same = __match_any_sync(mask, value);
+  *all = __ballot_sync(mask, same == (mask & __activemask())) == (mask & __activemask());
+  return *all ? same : 0u;
+}
+template <typename T>
+T __reduce_add_sync(unsigned mask, T value) {
+  return tile::reduce(mask, value, [](T a, T b) { return a + b; });
+}
+template <typename T>
+T __reduce_max_sync(unsigned mask, T value) {
+  return tile::reduce(mask, value, [](T a, T b) { return a > b ? a : b; });
+}
+template <typename T>
+T __reduce_min_sync(unsigned mask, T value) {
+  return tile::reduce(mask, value, [](T a, T b) { return a < b ? a : b; });
 }
 
 // Fibres switch only where they wait, so a plain read-modify-write is atomic.
@@ -61,7 +95,7 @@ T atomicAdd(T* address, T value) {
 
 inline float __int_as_float(int bits) {
   float value;
-  std::memcpy(&value, &bits, 4);
+  memcpy(&value, &bits, 4);
   return value;
 }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

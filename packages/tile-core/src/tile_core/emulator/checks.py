@@ -1,0 +1,130 @@
+"""Any language of the printer with checked accesses: what runs under `TILE_EMULATE_CHECK`.
+
+The printed form of an access becomes an accessor of `tile_checks.h` that gets, beside the element, the indices and
+extents, and the site: the buffer and the author's line. Everything else is printed as the backend prints it. A backend
+needs nothing of its own for this: accesses go through `element`, and an operation through its handler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.base import SourceSpan
+from tile_core.ir import regions
+from tile_core.printer.expressions import offset, plain_element
+from tile_core.printer.language import ExprHandler, Language, Use
+from tile_core.printer.precedence import Code, Precedence
+from tile_core.printer.printer import EFFECT
+
+if TYPE_CHECKING:
+    from tile_core.printer.printer import Printer
+
+_ADDRESS_OF = "tirx.address_of"
+_SHARED_BY_THREADS = (regions.GLOBAL, *regions.SHARED)
+_MOST_SITES = 1 << 15
+# The operations that work at an address are atomic.
+_USES = {"read": "tile::kRead", "write": "tile::kWrite", "address": "tile::kAtomic"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place of the author's source and the buffer that is used there; no name where a line only waits."""
+
+    buffer: str
+    span: SourceSpan | None
+
+
+@dataclass
+class Sites:
+    """The sites of one artifact, numbered in the order of printing."""
+
+    _numbers: dict[Site, int] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> list[Site]:
+        """Site by number."""
+        return list(self._numbers)
+
+    def number(self, buffer: str, span: SourceSpan | None) -> int:
+        """The number of a site."""
+        number = self._numbers.setdefault(Site(buffer, span), len(self._numbers))
+        assert number < _MOST_SITES
+        return number
+
+
+def checked(language: Language, sites: Sites) -> Language:
+    """`language` with checked accesses, whose sites are added to `sites`."""
+    checker = _Checker(language, sites)
+    return language.extend(
+        language.name,
+        element=checker.element,
+        statements={S.AllocBuffer: checker.allocate},
+        calls={name: checker.operation(handler) for name, handler in language.calls.items() if name != _ADDRESS_OF},
+        header=(*language.header, '#include "tile_checks.h"'),
+        restrict="",
+    )
+
+
+class _Checker:
+    def __init__(self, language: Language, sites: Sites) -> None:
+        self._allocate = language.statements[S.AllocBuffer]
+        self._sites = sites
+        self._written: dict[Any, str] = {}
+        self._has_effect = [False]
+
+    def allocate(self, printer: Printer, node: Any) -> None:
+        """The allocation, and for an array of one thread the flags that say what is written."""
+        self._allocate(printer, node)
+        buffer = node.buffer
+        if regions.scope(buffer) in _SHARED_BY_THREADS:
+            return
+        name = printer.names.declare(object(), f"{buffer.name}_written")
+        count = 1
+        for extent in buffer.ty.shape:
+            count *= regions.constant(extent) or 1
+        self._written[buffer] = name
+        printer.line(f"bool {name}[{count}] = {{}};")
+
+    def element(self, printer: Printer, buffer: Any, indices: Any, use: Use) -> Code:
+        """An element through its accessor. An address that only a pure operation sees is no access."""
+        if use.kind == "address" and not self._has_effect[-1]:
+            return plain_element(printer, buffer, indices)
+        scalar = printer.is_scalar(buffer)
+        at = Code("0") if scalar else offset(printer, buffer, indices)
+        site = self._sites.number(str(buffer.name), printer.span)
+        place = "tile::Place<0>{}" if scalar else _place(printer, indices, buffer.ty.shape)
+        name = f"&{printer.name(buffer)}" if scalar else printer.name(buffer)
+        accessor, flags = "memory", ""
+        if regions.scope(buffer) not in _SHARED_BY_THREADS:
+            accessor, flags = "local", f"{self._written[buffer]}, "
+        text = f"tile::{accessor}<{_USES[use.kind]}, {use.lanes}>({name}, {flags}{at.text}, {site}, {place})"
+        return Code(text, Precedence.POSTFIX)
+
+    def operation(self, handler: ExprHandler) -> ExprHandler:
+        """An operation that says where it is before it does something that others see, or waits for them."""
+
+        def wrapped(printer: Printer, node: Any) -> Code:
+            has_effect = _has_effect(node.op)
+            self._has_effect.append(has_effect)
+            code = handler(printer, node)
+            self._has_effect.pop()
+            if not has_effect:
+                return code
+            return Code(f"(tile::here({self._sites.number('', printer.span)}), {code.text})")
+
+        return wrapped
+
+
+def _has_effect(op: ir.Op) -> bool:
+    pure = (tirx.CallEffectKind.Pure.value, tirx.CallEffectKind.ExprAnnotation.value)
+    return not op.has_attr(EFFECT) or op.get_attr(EFFECT) not in pure
+
+
+def _place(printer: Printer, indices: Any, shape: Any) -> str:
+    rows = (", ".join(f"int64_t({printer.expr(value).text})" for value in values) for values in (indices, shape))
+    inner = ", ".join(f"{{{row}}}" for row in rows)
+    return f"tile::Place<{len(shape)}>{{{inner}}}"

@@ -1,0 +1,256 @@
+// Who wrote and read each piece of memory last, and whether that is ordered before the access at hand.
+//
+// Time is one counter that every meeting of threads advances. A thread's clock is the time of its last meeting, and an access
+// leaves the thread and its clock in the shadow of the memory. It is ordered before an access of another thread where that
+// thread has met, directly or through others, the thread that made it, since: where its clock is below what the other
+// thread has seen of it. Blocks run in turn, so clocks below the start of the block are those of other blocks, which
+// nothing orders in global memory, and clocks below the start of the launch are ordered by the launch.
+//
+// Two threads that write one value, or one that writes the value that is already there, do not race: the result does not
+// depend on the order. So a write that meets another thread's access is judged when its value is known.
+#include "checks.h"
+
+#include <string.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace tile {
+namespace {
+
+struct Mark {
+  uint32_t clock = 0;
+  uint16_t thread = 0;
+  uint16_t site = 0;  // with kAtomicBit
+};
+constexpr uint16_t kAtomicBit = 0x8000;
+constexpr unsigned kPageBytes = 4096;
+constexpr unsigned kWidest = 64;
+
+// Two readers are enough: of any two, one is not the writer that comes later.
+struct Cell {
+  Mark write, reads[2];
+};
+
+struct Order {
+  uint32_t clock = 0, all = 0;  // marks of any thread of this block below `all` are ordered
+  std::vector<uint32_t> of;     // and those of thread t below of[t], after meetings of some threads only
+};
+
+struct Pending {
+  unsigned char* address = nullptr;
+  unsigned bytes = 0;
+  unsigned char before[kWidest];
+  Fault fault = Fault::kNone;
+  int site = kNoSite;
+  Text text;
+};
+
+const Site* sites = nullptr;
+unsigned granule = 1;
+uint32_t now = 1, launch_start = 1, block_start = 1;
+Order* const orders = new Order[kMaxThreads];
+Pending pending;
+uint32_t oldest = 1;  // marks below are of a time that does not matter for the memory at hand
+std::vector<Cell> shared_cells;
+std::unordered_map<uintptr_t, std::unique_ptr<Cell[]>> pages;
+uintptr_t last_page = 0;
+Cell* last_cells = nullptr;
+
+bool is_shared(uintptr_t address) {
+  return address - reinterpret_cast<uintptr_t>(tile_shared) < kSharedBytes;
+}
+
+Cell& cell_at(uintptr_t address) {
+  if (is_shared(address)) return shared_cells[(address - reinterpret_cast<uintptr_t>(tile_shared)) / granule];
+  const uintptr_t page = address / kPageBytes;
+  if (page != last_page || last_cells == nullptr) {
+    std::unique_ptr<Cell[]>& cells = pages[page];
+    if (cells == nullptr) cells.reset(new Cell[kPageBytes / granule]);
+    last_page = page, last_cells = cells.get();
+  }
+  return last_cells[address % kPageBytes / granule];
+}
+
+// Whether nothing orders the access that left `mark` before the next one of this thread.
+bool is_concurrent(const Mark& mark) {
+  if (mark.clock < oldest) return false;
+  if (mark.clock < block_start) return true;
+  const unsigned self = block.self->linear;
+  if (mark.thread == self) return false;
+  const Order& order = orders[self];
+  return mark.clock >= order.all && (order.of.empty() || mark.clock >= order.of[mark.thread]);
+}
+
+void add_index(Text& text, const Access& access) {
+  text.add("%s", sites[access.site].buffer);
+  if (access.rank == 0) return;
+  text.add("[");
+  for (int axis = 0; axis < access.rank; ++axis) {
+    text.add(axis == 0 ? "%lld" : ", %lld", static_cast<long long>(access.index[axis]));
+    if (axis == access.rank - 1 && access.lanes > 1)
+      text.add(":%lld", static_cast<long long>(access.index[axis]) + access.lanes);
+  }
+  text.add("]");
+}
+
+void add_thread(Text& text, unsigned thread) {
+  const Dim3 at = fibre_of(thread).index;
+  text.add("thread (%u, %u, %u)", at.x, at.y, at.z);
+}
+
+const char* verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
+
+void add_subject(Text& text, const Access& access) {
+  add_thread(text, block.self->linear);
+  text.add(" of block (%u, %u, %u) %s ", block.index.x, block.index.y, block.index.z, verb(access.use));
+  add_index(text, access);
+}
+
+Text race(const Access& access, const Mark& mark, const char* did) {
+  Text text;
+  add_subject(text, access);
+  if (mark.clock < block_start) {
+    text.add(", which a thread of another block %s", did).add_place(sites, mark.site & ~kAtomicBit);
+    text.add(": nothing orders the blocks of a launch");
+  } else {
+    text.add(", which ");
+    add_thread(text, mark.thread);
+    text.add(" %s", did).add_place(sites, mark.site & ~kAtomicBit);
+    text.add(": no barrier is between them");
+  }
+  return text;
+}
+
+void note_read(Cell& cell, const Mark& mark) {
+  for (Mark& read : cell.reads) {
+    if (read.thread == mark.thread || !is_concurrent(read)) {
+      read = mark;
+      return;
+    }
+  }
+}
+
+// The first access that conflicts with a write or an atomic update, judged when the value is known.
+void expect_no_change(const Access& access, const Mark& mark, const char* did, void* address, unsigned bytes) {
+  if (pending.fault != Fault::kNone) return;
+  pending.fault = Fault::kRace;
+  pending.site = access.site;
+  pending.text = race(access, mark, did);
+  pending.address = static_cast<unsigned char*>(address);
+  pending.bytes = bytes < kWidest ? bytes : kWidest;
+  memcpy(pending.before, address, pending.bytes);
+}
+
+const char* wrote(const Mark& mark) { return mark.site & kAtomicBit ? "updated" : "wrote"; }
+
+void touch_read(Cell& cell, const Mark& mark, const Access& access) {
+  if (is_concurrent(cell.write)) fail(Fault::kRace, access.site, race(access, cell.write, wrote(cell.write)));
+  note_read(cell, mark);
+}
+
+void touch_write(Cell& cell, const Mark& mark, const Access& access, void* address, unsigned bytes) {
+  const bool both_atomic = access.use == Use::kAtomic && cell.write.site & kAtomicBit;
+  if (!both_atomic && is_concurrent(cell.write))
+    expect_no_change(access, cell.write, wrote(cell.write), address, bytes);
+  for (const Mark& read : cell.reads)
+    if (is_concurrent(read)) expect_no_change(access, read, "reads", address, bytes);
+  cell.write = mark;
+}
+
+}  // namespace
+
+void begin_launch(const Launch& launch) {
+  sites = launch.sites;
+  if (granule != launch.checked || shared_cells.empty()) {
+    granule = launch.checked;
+    pages.clear();
+    last_cells = nullptr;
+    shared_cells.assign(kSharedBytes / granule, Cell{});
+  }
+  launch_start = ++now;
+}
+
+void begin_block(const Launch&, unsigned threads) {
+  block_start = ++now;
+  pending.fault = Fault::kNone;
+  for (unsigned t = 0; t < threads; ++t) orders[t].clock = orders[t].all = now, orders[t].of.clear();
+}
+
+void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive) {
+  ++now;
+  unsigned count = 0;
+  for (uint64_t word : meeting.members) count += static_cast<unsigned>(__builtin_popcountll(word));
+  if (count == alive) {
+    for (unsigned t = 0; t < threads; ++t) orders[t].clock = orders[t].all = now, orders[t].of.clear();
+    return;
+  }
+  // What the members have seen of every thread, joined; of each other, everything before this meeting.
+  uint32_t all = 0;
+  std::vector<uint32_t> seen(threads, 0);
+  for (unsigned t = 0; t < threads; ++t) {
+    if (!(meeting.members[t / 64] >> t % 64 & 1)) continue;
+    const Order& order = orders[t];
+    all = order.all > all ? order.all : all;
+    for (unsigned u = 0; u < order.of.size(); ++u) seen[u] = order.of[u] > seen[u] ? order.of[u] : seen[u];
+  }
+  for (unsigned t = 0; t < threads; ++t)
+    if (meeting.members[t / 64] >> t % 64 & 1) seen[t] = now;
+  for (unsigned t = 0; t < threads; ++t)
+    if (meeting.members[t / 64] >> t % 64 & 1) orders[t].clock = now, orders[t].all = all, orders[t].of = seen;
+}
+
+void settle_access() {
+  if (pending.fault == Fault::kNone) return;
+  const bool changed = memcmp(pending.before, pending.address, pending.bytes) != 0;
+  const Fault fault = pending.fault;
+  pending.fault = Fault::kNone;
+  if (changed) fail(fault, pending.site, pending.text);
+}
+
+void touch(const volatile void* place, unsigned bytes, const Access& access) {
+  settle_access();
+  void* const address = const_cast<void*>(place);
+  const uintptr_t first = reinterpret_cast<uintptr_t>(address);
+  const unsigned self = block.self->linear;
+  const uint16_t site = static_cast<uint16_t>(access.site) | (access.use == Use::kAtomic ? kAtomicBit : 0);
+  const Mark mark{orders[self].clock, static_cast<uint16_t>(self), site};
+  oldest = is_shared(first) ? block_start : launch_start;
+  const bool must_be_written = access.use != Use::kWrite && is_shared(first);
+  for (uintptr_t at = first; at < first + bytes; at += granule) {
+    Cell& cell = cell_at(at);
+    if (must_be_written && cell.write.clock < block_start) unwritten(access);
+    if (access.use == Use::kRead) {
+      touch_read(cell, mark, access);
+    } else {
+      touch_write(cell, mark, access, address, bytes);
+    }
+  }
+}
+
+void out_of_bounds(const Access& access) {
+  Text text;
+  add_subject(text, access);
+  text.add(", outside of its extents (");
+  for (int axis = 0; axis < access.rank; ++axis)
+    text.add(axis == 0 ? "%lld" : ", %lld", static_cast<long long>(access.extent[axis]));
+  text.add(")");
+  fail(Fault::kBounds, access.site, text);
+}
+
+void unwritten(const Access& access) {
+  Text text;
+  add_subject(text, access);
+  text.add(", which nothing has written");
+  fail(Fault::kUnwritten, access.site, text);
+}
+
+void misaligned(const Access& access, unsigned bytes) {
+  Text text;
+  add_subject(text, access);
+  text.add(" as one vector of %u bytes, at an address that is no multiple of that", bytes);
+  fail(Fault::kAlignment, access.site, text);
+}
+
+}  // namespace tile

@@ -1,0 +1,293 @@
+// The scheduler of a block's threads, and what they wait for.
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <mutex>
+
+#include "checks.h"
+#include "context.h"
+#include "tile_emulator.h"
+
+__attribute__((aligned(1024))) unsigned char tile_shared[tile::kSharedBytes];
+
+namespace tile {
+
+Block block;
+Failure failure;
+
+namespace {
+
+struct WarpMeeting {
+  uint64_t mask = 0;
+  Meeting meeting;
+};
+
+// The stacks of all fibres, each above a page that faults when a stack overflows.
+class Stacks {
+ public:
+  bool reserve(unsigned count, size_t bytes) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    bytes = (bytes + page - 1) / page * page + page;
+    if (memory_ != nullptr && bytes <= each_ && count <= count_) return true;
+    if (memory_ != nullptr) munmap(memory_, each_ * count_);
+    void* found = mmap(nullptr, bytes * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    memory_ = found == MAP_FAILED ? nullptr : static_cast<char*>(found);
+    if (memory_ == nullptr) return false;
+    each_ = bytes, count_ = count, page_ = page;
+    for (unsigned at = 0; at < count; ++at) mprotect(memory_ + at * bytes, page, PROT_NONE);
+    return true;
+  }
+  char* stack(unsigned at) { return memory_ + at * each_ + page_; }
+  size_t bytes() const { return each_ - page_; }
+
+ private:
+  char* memory_ = nullptr;
+  size_t each_ = 0, page_ = 0;
+  unsigned count_ = 0;
+};
+
+Stacks stacks;
+Launch launch;
+Meeting whole_block;
+Meeting named[kNamedBarriers];
+// On the heap: as statics their initial values would be a quarter megabyte of every kernel's library.
+Fibre* const fibres = new Fibre[kMaxThreads];
+WarpMeeting* const warps = new WarpMeeting[kMaxThreads];
+void* scheduler = nullptr;
+unsigned threads = 0, alive = 0;
+std::mutex running;
+
+bool is_member(const Meeting& meeting, unsigned thread) { return meeting.members[thread / 64] >> thread % 64 & 1; }
+
+void give_way() {
+  settle_access();
+  switch_context(&block.self->stack_pointer, scheduler);
+}
+
+// The waiting threads, those with the same place together: "threads 0-31 wait at a barrier (k.py:7)".
+void list_waiting(Text& text) {
+  for (unsigned first = 0; first < threads;) {
+    const Fibre& head = fibres[first];
+    unsigned last = first;
+    while (last + 1 < threads && fibres[last + 1].waits_for == head.waits_for && fibres[last + 1].site == head.site &&
+           fibres[last + 1].done == head.done)
+      ++last;
+    text.add(first == 0 ? "" : "; ").add(first == last ? "thread %u" : "threads %u to %u", first, last);
+    const bool one = first == last;
+    if (head.done) {
+      text.add(one ? " has ended" : " have ended");
+    } else if (head.waits_for == nullptr) {
+      text.add(one ? " runs" : " run");
+    } else {
+      text.add(one ? " waits for %s" : " wait for %s", head.waits_for->name).add_place(launch.sites, head.site);
+    }
+    first = last + 1;
+  }
+}
+
+// Threads of one meeting that came from different lines are at different barriers of the source.
+void check_one_place(const Meeting& meeting) {
+  for (unsigned thread = 0; thread < threads; ++thread) {
+    if (!is_member(meeting, thread) || fibres[thread].site == block.self->site) continue;
+    Text text;
+    text.add("thread %u", block.self->linear).add_place(launch.sites, block.self->site);
+    text.add(" and thread %u", thread).add_place(launch.sites, fibres[thread].site);
+    text.add(" of block (%u, %u, %u) are at different barriers", block.index.x, block.index.y, block.index.z);
+    fail(Fault::kBarrier, block.self->site, text);
+  }
+}
+
+void open(Meeting& meeting) {
+  if (launch.checked && &meeting == &whole_block) check_one_place(meeting);
+  for (unsigned thread = 0; thread < threads; ++thread)
+    if (is_member(meeting, thread) && fibres[thread].waits_for == &meeting) fibres[thread].waits_for = nullptr;
+  if (launch.checked && meeting.orders_memory) note_meeting(meeting, threads, alive);
+  meeting.arrived = 0;
+  memset(meeting.members, 0, sizeof(meeting.members));
+}
+
+void reopen_without(Fibre& ended) {
+  whole_block.expected = alive;
+  if (whole_block.arrived != 0) {
+    if (launch.checked) {
+      Text text;
+      text.add("block (%u, %u, %u) has a barrier that not every thread reaches: ", block.index.x, block.index.y,
+               block.index.z);
+      list_waiting(text);
+      int site = ended.site;
+      for (unsigned thread = 0; thread < threads; ++thread)
+        if (fibres[thread].waits_for == &whole_block) site = fibres[thread].site;
+      fail(Fault::kBarrier, site, text);
+    }
+    if (whole_block.arrived == alive) open(whole_block);
+  }
+  const unsigned first = block.first_of_warp();
+  for (unsigned at = first; at < first + block.warp_size && at < threads; ++at) {
+    WarpMeeting& warp = warps[at];
+    warp.meeting.expected = static_cast<unsigned>(__builtin_popcountll(warp.mask & live_lanes()));
+    if (warp.meeting.arrived != 0 && warp.meeting.arrived >= warp.meeting.expected) open(warp.meeting);
+  }
+}
+
+void enter() {
+  launch.kernel(launch.cells);
+  settle_access();
+  block.self->done = true;
+  --alive;
+  reopen_without(*block.self);
+  switch_context(&block.self->stack_pointer, scheduler);
+  __builtin_unreachable();
+}
+
+void prepare(Dim3 index) {
+  block.index = index;
+  alive = threads;
+  whole_block = Meeting{};
+  whole_block.expected = threads;
+  for (Meeting& meeting : named) meeting = Meeting{};
+  memset(tile_shared, kPoison, launch.shared_bytes);
+  for (unsigned t = 0; t < threads; ++t) {
+    warps[t] = WarpMeeting{};
+    Fibre& fibre = fibres[t];
+    fibre = Fibre{};
+    fibre.linear = t;
+    fibre.index = {t % block.block.x, t / block.block.x % block.block.y, t / (block.block.x * block.block.y)};
+    fibre.stack_pointer = new_context(stacks.stack(t), stacks.bytes(), enter);
+  }
+  if (launch.checked) begin_block(launch, threads);
+}
+
+int run_block(Dim3 index) {
+  prepare(index);
+  while (alive != 0) {
+    bool moved = false;
+    for (unsigned t = 0; t < threads; ++t) {
+      Fibre& fibre = fibres[t];
+      if (fibre.done || fibre.waits_for != nullptr) continue;
+      block.self = &fibre;
+      switch_context(&scheduler, fibre.stack_pointer);
+      if (failure.fault != Fault::kNone) return 1;
+      moved = true;
+    }
+    if (moved) continue;
+    Text text;
+    text.add("deadlock in block (%u, %u, %u): ", index.x, index.y, index.z);
+    list_waiting(text);
+    int site = kNoSite;
+    for (unsigned t = threads; t-- > 0;)
+      if (!fibres[t].done) site = fibres[t].site;
+    record(Fault::kDeadlock, site, text);
+    return 1;
+  }
+  return 0;
+}
+
+int refuse(const char* what) {
+  Text text;
+  text.add("%s", what);
+  record(Fault::kLimit, kNoSite, text);
+  return 1;
+}
+
+}  // namespace
+
+Text& Text::add(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int written = vsnprintf(text_ + length_, sizeof(text_) - length_, format, arguments);
+  va_end(arguments);
+  if (written > 0) length_ += static_cast<size_t>(written);
+  if (length_ >= sizeof(text_)) length_ = sizeof(text_) - 1;
+  return *this;
+}
+
+Text& Text::add_place(const Site* sites, int site) {
+  return site == kNoSite || sites == nullptr ? *this : add(" (%s)", sites[site].place);
+}
+
+void record(Fault fault, int site, const Text& text) {
+  failure.fault = fault;
+  failure.site = site;
+  snprintf(failure.text, sizeof(failure.text), "%s", text.text());
+}
+
+void fail(Fault fault, int site, const Text& text) {
+  record(fault, site, text);
+  switch_context(&block.self->stack_pointer, scheduler);
+  __builtin_unreachable();
+}
+
+const Fibre& fibre_of(unsigned thread) { return fibres[thread]; }
+
+int run(const Launch& asked) {
+  const std::lock_guard<std::mutex> one_at_a_time(running);
+  launch = asked;
+  failure = Failure{};
+  block.grid = launch.grid, block.block = launch.block, block.warp_size = launch.warp_size;
+  threads = block.block.count();
+  if (launch.shared_bytes > kSharedBytes) return refuse("the kernel asks for more shared memory than the emulator has");
+  if (threads > kMaxThreads) return refuse("a block has more threads than the emulator runs");
+  if (!stacks.reserve(threads, launch.stack_bytes)) return refuse("there is not enough memory for the threads' stacks");
+  if (launch.checked) begin_launch(launch);
+  for (unsigned z = 0; z < block.grid.z; ++z)
+    for (unsigned y = 0; y < block.grid.y; ++y)
+      for (unsigned x = 0; x < block.grid.x; ++x)
+        if (run_block({x, y, z})) return 1;
+  return 0;
+}
+
+void meet(Meeting& meeting, bool wait) {
+  meeting.members[block.self->linear / 64] |= uint64_t{1} << block.self->linear % 64;
+  if (++meeting.arrived >= meeting.expected) {
+    settle_access();
+    open(meeting);
+    return;
+  }
+  if (!wait) return;
+  block.self->waits_for = &meeting;
+  while (block.self->waits_for != nullptr) give_way();
+}
+
+void barrier() {
+  whole_block.expected = alive;
+  meet(whole_block);
+}
+
+void named_barrier(unsigned number, unsigned count, bool wait) {
+  Meeting& meeting = named[number % kNamedBarriers];
+  meeting.name = "a named barrier";
+  meeting.expected = count;
+  meet(meeting, wait);
+}
+
+uint64_t live_lanes() {
+  const unsigned first = block.first_of_warp();
+  uint64_t found = 0;
+  for (unsigned lane = 0; lane < block.warp_size && first + lane < threads; ++lane)
+    if (!fibres[first + lane].done) found |= uint64_t{1} << lane;
+  return found;
+}
+
+void meet_warp(uint64_t mask, bool orders_memory) {
+  if (!(mask >> block.lane() & 1)) {
+    Text text;
+    text.add("thread %u of block (%u, %u, %u) meets lanes of its warp without being one of them", block.self->linear,
+             block.index.x, block.index.y, block.index.z);
+    fail(Fault::kBarrier, block.self->site, text);
+  }
+  const unsigned first = block.first_of_warp();
+  WarpMeeting* own = nullptr;
+  for (unsigned at = first; at < first + block.warp_size && at < threads; ++at) {
+    if (warps[at].meeting.arrived != 0 && warps[at].mask != mask) continue;
+    if (own == nullptr || warps[at].meeting.arrived != 0) own = &warps[at];
+  }
+  own->mask = mask;
+  own->meeting.name = "the lanes of its warp";
+  own->meeting.orders_memory = orders_memory;
+  own->meeting.expected = static_cast<unsigned>(__builtin_popcountll(mask & live_lanes()));
+  meet(own->meeting);
+}
+
+}  // namespace tile

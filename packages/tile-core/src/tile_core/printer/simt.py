@@ -1,0 +1,281 @@
+"""What the C++ dialects of GPUs have in common: a kernel is the program of one thread.
+
+Such languages differ in words (`Words`), types, and how they spell exchanges and atomics; the launch, shared memory
+and vector moves are printed alike. Shared memory is one array a block, `tile_shared`, in which every tile has the place
+that `plan_shared_memory` gave it. Vector accesses move 2 to 16 bytes between memory and small arrays of a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from tvm import ir
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.ir import regions, visit
+from tile_core.printer.c import C
+from tile_core.printer.expressions import element
+from tile_core.printer.language import ExprHandler, Function, Language, Snippet, StmtHandler, Use
+from tile_core.printer.precedence import Code, call
+from tile_core.printer.printer import PrintedFunction, print_function
+from tile_core.printer.statements import STATEMENTS
+
+if TYPE_CHECKING:
+    from tile_core.device import DeviceKernel
+    from tile_core.ir.launch import Launch
+    from tile_core.printer.printer import Printer
+
+SHARED = "tile_shared"
+NATIVE = frozenset({"tile.max", "tile.min", "tile.maxnum", "tile.minnum", "tile.round", "tile.fmod", "tile.fma"})
+"""The scalar ops of core that these languages have a call for."""
+
+_AXES = ("x", "y", "z")
+_DEFAULT_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of one language.
+
+    * `block`, `thread`: an index, with `{axis}`; `barrier`: all threads of the block wait.
+    * `shared`: declares `tile_shared`, whose size the launch gives.
+    * `vectors`: bytes to the type whose assignment moves that many at once.
+    * `inline`: qualifies a function of the device; `compare_and_swap`: the function of that name on `unsigned` and
+      `unsigned long long`.
+    * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`.
+    """
+
+    block: str
+    thread: str
+    barrier: str
+    shared: str
+    vectors: Mapping[int, str]
+    inline: str
+    compare_and_swap: str
+    kernel: str
+
+
+def simt_language(
+    name: str,
+    words: Words,
+    *,
+    snippets: Mapping[str, Snippet],
+    calls: Mapping[str, ExprHandler],
+    **vocabulary: Any,
+) -> Language:
+    """The language `name`; `snippets`, `calls` and `vocabulary` say what it has besides `words`."""
+    common = {key: _with_words(snippet, words) for key, snippet in _SNIPPETS.items()}
+    return C.extend(
+        name,
+        loops={int(S.ForKind.UNROLLED): "#pragma unroll"},
+        statements={S.AllocBuffer: _allocate},
+        snippets={**common, **snippets},
+        calls={**_CALLS, "tile.barrier": lambda _printer, _node: Code(words.barrier), **calls},
+        launch=lambda printer, launch: _launch(printer, launch, words),
+        vector_store=_vector_store(words),
+        inline=words.inline,
+        function=words.kernel,
+        **vocabulary,
+    )
+
+
+def print_kernel(
+    kernel: DeviceKernel, language: Language, target: object, *, source_lines: bool = False
+) -> PrintedFunction:
+    """One kernel as a source of its own.
+
+    Raises:
+        UnprintableError: as `print_function`.
+    """
+    head = language.function.replace("{threads}", str(prod(kernel.threads)))
+    return print_function(
+        kernel.func, language.extend(language.name, function=head), target=target, source_lines=source_lines
+    )
+
+
+def snippet_call(name: str) -> ExprHandler:
+    """A call of the function that the snippet `name` defines, whatever the dtype."""
+
+    def handler(printer: Printer, node: Any) -> Code:
+        printer.snippet(name)
+        return call(name, *map(printer.expr, node.args))
+
+    return handler
+
+
+def _launch(printer: Printer, launch: Launch, words: Words) -> None:
+    """Names for the block and thread indices in use, the shared memory, and the body of one thread."""
+    if launch.shared_bytes:
+        printer.line(words.shared)
+    used = set(visit.collect(launch.body, ir.Var))
+    for axes, word in ((launch.grid_vars, words.block), (launch.thread_vars, words.thread)):
+        for axis, var in zip(_AXES, axes, strict=False):
+            if var in used:
+                name = printer.names.declare(var, str(var.name))
+                index = word.format(axis=axis)
+                printer.line(f"{printer.language.const}{printer.type_name(printer.dtype(var))} {name} = {index};")
+    printer.stmt(launch.body)
+
+
+def _allocate(printer: Printer, node: Any) -> None:
+    buffer = node.buffer
+    type_name = printer.type_name(str(buffer.ty.dtype), node)
+    alignment, itemsize = int(buffer.ty.data_alignment), max(1, int(buffer.dtype.bits) // 8)
+    if regions.scope(buffer) in regions.SHARED:
+        name = printer.names.declare(buffer, str(buffer.name))
+        place = f"{SHARED} + {int(node.annotations['tile.offset'])}"
+        printer.line(f"{type_name}* const {name} = reinterpret_cast<{type_name}*>({place});")
+    elif itemsize < alignment < _DEFAULT_ALIGNMENT:
+        name = printer.names.declare(buffer, str(buffer.name))
+        count = prod(int(extent.value) for extent in buffer.ty.shape)
+        printer.line(f"alignas({alignment}) {type_name} {name}[{count}];")
+    else:
+        STATEMENTS[S.AllocBuffer](printer, node)
+
+
+def _vector_store(words: Words) -> StmtHandler:
+    """A move of whole vectors: `*(uint4*)&a[i] = *(const uint4*)&b[j];`."""
+
+    def handler(printer: Printer, node: Any) -> None:
+        source = node.value
+        if not isinstance(source, ir.TensorLoad):
+            raise printer.unprintable("vector arithmetic", node)
+        lanes, bits = int(source.ty.dtype.lanes), int(source.ty.dtype.bits)
+        vector = words.vectors.get(lanes * bits // 8)
+        if vector is None:
+            raise printer.unprintable(f"a vector of {lanes} × {bits} bits", node)
+        target = element(printer, node.buffer, _first(node.indices), Use("write", lanes))
+        value = element(printer, source.source, _first(source.indices), Use("read", lanes))
+        printer.line(
+            f"*reinterpret_cast<{vector}*>(&{target.text}) = *reinterpret_cast<const {vector}*>(&{value.text});"
+        )
+
+    return handler
+
+
+def _first(indices: Any) -> list[Any]:
+    return [index.base if isinstance(index, E.Ramp) else index for index in indices]
+
+
+def _atomic(printer: Printer, node: Any) -> Code:
+    return snippet_call(f"tile_atomic_{node.attrs['kind']}")(printer, node)
+
+
+_CALLS: Mapping[str, ExprHandler] = {
+    "tile.shuffle_xor": snippet_call("tile_shuffle_xor"),
+    "tile.is_aligned": snippet_call("tile_is_aligned"),
+    "tile.atomic_rmw": _atomic,
+    "tile.max": snippet_call("tile_max"),
+    "tile.min": snippet_call("tile_min"),
+    "tile.round": snippet_call("tile_round"),
+    "tile.fmod": Function({"float32": "fmodf", "float64": "fmod"}),
+    "tile.fma": Function({"float32": "fmaf", "float64": "fma"}),
+    "tile.maxnum": Function({"float32": "fmaxf", "float64": "fmax"}),
+    "tile.minnum": Function({"float32": "fminf", "float64": "fmin"}),
+    "tirx.rsqrt": Function({"float32": "rsqrtf", "float64": "rsqrt"}),
+}
+# `@inline@` and `@compare_and_swap@` stand for the words of the language.
+_SNIPPETS: Mapping[str, Snippet] = {
+    "tile_max": Snippet("""
+// The maximum; NaN if either operand is NaN.
+template <typename T>
+@inline@ T tile_max(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+"""),
+    "tile_min": Snippet("""
+// The minimum; NaN if either operand is NaN.
+template <typename T>
+@inline@ T tile_min(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+"""),
+    "tile_round": Snippet("""
+// Halves go away from zero.
+template <typename T>
+@inline@ T tile_round(T x) {
+  const T whole = trunc(x);
+  return fabs(x - whole) >= T(0.5) ? whole + copysign(T(1), x) : whole;
+}
+"""),
+    "tile_is_aligned": Snippet("""
+@inline@ bool tile_is_aligned(const void* address, unsigned bytes) {
+  return reinterpret_cast<unsigned long long>(address) % bytes == 0;
+}
+"""),
+    "tile_atomic": Snippet("""
+// Read-modify-write of one element, as a compare-and-swap of the word that holds it; the value before.
+template <typename Word, typename T, typename Combine>
+@inline@ T tile_atomic_swap(T* address, Combine combine) {
+  const unsigned long long bits = reinterpret_cast<unsigned long long>(address);
+  Word* const word = reinterpret_cast<Word*>(bits / sizeof(Word) * sizeof(Word));
+  const unsigned byte = static_cast<unsigned>(bits % sizeof(Word));
+  Word seen = *word;
+  while (true) {
+    T old;
+    memcpy(&old, reinterpret_cast<const char*>(&seen) + byte, sizeof(T));
+    const T value = combine(old);
+    Word wanted = seen;
+    memcpy(reinterpret_cast<char*>(&wanted) + byte, &value, sizeof(T));
+    const Word before = @compare_and_swap@(word, seen, wanted);
+    if (before == seen) return old;
+    seen = before;
+  }
+}
+template <typename T, typename Combine>
+@inline@ T tile_atomic(T* address, Combine combine) {
+  if constexpr (sizeof(T) == 8) {
+    return tile_atomic_swap<unsigned long long>(address, combine);
+  } else {
+    return tile_atomic_swap<unsigned int>(address, combine);
+  }
+}
+"""),
+    "tile_atomic_max": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_max(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return tile_max(old, value); });
+}
+""",
+        needs=("tile_max", "tile_atomic"),
+    ),
+    "tile_atomic_min": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_min(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return tile_min(old, value); });
+}
+""",
+        needs=("tile_min", "tile_atomic"),
+    ),
+    "tile_atomic_or": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_or(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return T(old | value); });
+}
+""",
+        needs=("tile_atomic",),
+    ),
+}
+ANY_ATOMIC_ADD = """
+template <typename T>
+@inline@ T tile_atomic_add(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return T(old + value); });
+}
+"""
+"""The addition of any type; a language adds overloads for those that its hardware adds in one instruction."""
+
+
+def _with_words(snippet: Snippet, words: Words) -> Snippet:
+    return Snippet(spell(snippet.text, words), snippet.needs)
+
+
+def spell(text: str, words: Words) -> str:
+    """A snippet's text with the words of a language."""
+    return text.replace("@inline@", words.inline).replace("@compare_and_swap@", words.compare_and_swap)
