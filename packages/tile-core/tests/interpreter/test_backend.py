@@ -67,11 +67,17 @@ def test_checks_are_pass_configs():
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("interpret.check_everything", True), ("interpret.check_races", 1), ("interpret.max_steps", "many")],
+    [("interpret.reversed_blocks", None), ("interpret.check_races", 1), ("interpret.max_steps", "many")],
 )
-def test_unknown_options(key, value):
+def test_options_of_another_type(key, value):
     with pytest.raises(InterpretOptionError, match=key):
         tl.compile(add_one(), target="interpret", pass_configs={key: value})
+
+
+def test_the_manifest_declares_every_option():
+    assert backend("interpret").pass_configs == tuple(f"interpret.{name}" for name in Options.__dataclass_fields__)
+    with pytest.raises(PassConfigError, match="interpret.check_everything"):
+        tl.compile(add_one(), target="interpret", pass_configs={"interpret.check_everything": True})
 
 
 def test_the_target_takes_no_options():

@@ -389,3 +389,18 @@ class TestOther:
 
         with pytest.raises(EndlessLoopError, match="1000 times"):
             interpret(program, torch.zeros(N, dtype=torch.int32), max_steps=1000)
+
+
+def test_a_race_through_a_view(interpret):
+    @T.prim_func
+    def program(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            S = T.alloc_shared((8,), "float32")
+            rows = T.reshape(S, (2, 4))
+            T.clear(S)
+            for i in T.Parallel(7):
+                S[i + 1] = rows[i // 4, i % 4] + 1
+            T.copy(S, A)
+
+    with pytest.raises(DataRaceError, match=r"write and read S\[1\]"):
+        interpret(program, torch.zeros(8))

@@ -115,7 +115,7 @@ def _store(stmt: S.BufferStore, scope: Scope) -> Executor:
     if contribution is not None:
         return contribution
     if scope.threads and scope.options.check_races and scope_of(stmt.buffer) not in PRIVATE:
-        return _without_races(_plain_store(stmt, replace(scope, written=frozenset((stmt.buffer,)))))
+        return _without_races(_plain_store(stmt, replace(scope, written=frozenset((scope.root(stmt.buffer),)))))
     return _plain_store(stmt, scope)
 
 

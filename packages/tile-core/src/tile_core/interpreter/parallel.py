@@ -44,7 +44,7 @@ def compile_parallel(stmt: S.For, scope: Scope) -> Executor:
     outside = replace(scope, collective=scope.threads or scope.collective, threads=False, vector=False)
     bounds = [(compile_expr(loop.min, outside), compile_expr(loop.extent, outside)) for loop in loops]
     body = loops[-1].body
-    written = frozenset(store.buffer for store in collect(body, S.BufferStore))
+    written = frozenset(scope.root(store.buffer) for store in collect(body, S.BufferStore))
     inner = replace(outside, vector=True, parallel=True, written=written)
     slots = []
     for loop in loops:

@@ -17,4 +17,10 @@ def tile_register_backend() -> Backend:
         capabilities="tile_core.interpreter.target:capabilities",
         compiler="tile_core.interpreter.compiler:compile_program",
         runtime="tile_core.interpreter.runtime:load",
+        pass_configs=(
+            "interpret.check_races",
+            "interpret.check_uninitialized",
+            "interpret.max_steps",
+            "interpret.reversed_blocks",
+        ),
     )

@@ -54,11 +54,11 @@ class AccessLog:
 
     def read(self, storage: Storage, access: Access) -> None:
         """Log a read."""
-        _append(self.reads.setdefault(storage, []), access)
+        _append(self.reads.setdefault(storage.memory, []), access)
 
     def write(self, storage: Storage, access: Access) -> None:
         """Log a write."""
-        _append(self.writes.setdefault(storage, []), access)
+        _append(self.writes.setdefault(storage.memory, []), access)
 
     def check(self) -> None:
         """Compare what was logged.

@@ -27,6 +27,8 @@ class Names:
 
     values: dict[ir.Var, int] = field(default_factory=dict)
     buffers: dict[ir.Var, int] = field(default_factory=dict)
+    views: dict[ir.Var, ir.Var] = field(default_factory=dict)
+    """What each view is a view of."""
     by_thread: set[int] = field(default_factory=set)
     """Slots whose values differ between threads."""
 
@@ -93,7 +95,13 @@ class Scope:
 
     def site(self, buffer: ir.Var) -> Site:
         """Where an access to `buffer` stands."""
-        return Site(self.place, self.span, self.options.check_races and buffer in self.written)
+        return Site(self.place, self.span, self.options.check_races and self.root(buffer) in self.written)
+
+    def root(self, buffer: ir.Var) -> ir.Var:
+        """The buffer whose memory `buffer` is, or is a view of."""
+        while buffer in self.names.views:
+            buffer = self.names.views[buffer]
+        return buffer
 
 
 def _common(value: Any, name: str, span: SourceSpan | None) -> Any:

@@ -37,6 +37,8 @@ class Storage:
     undefined: str = ""
     borrowed: Array | None = None
     lender: Storage | None = None
+    origin: Storage | None = None
+    """Of a view with elements of the same width and order: the memory that it is a view of."""
     places: tuple[int, ...] = field(init=False)
     """The shape of what has an index: the axes of `space` and of the buffer."""
     shape: tuple[int, ...] = field(init=False)
@@ -49,6 +51,11 @@ class Storage:
         self.places = self.data.shape[:-1] if self.dtype.is_vector else self.data.shape
         self.shape = self.places[len(self.space.shape) :]
         self.guarded = self.scope == "global"
+
+    @property
+    def memory(self) -> Storage:
+        """What two views of the same elements have in common."""
+        return self if self.origin is None else self.origin.memory
 
     def settle(self) -> None:
         """Stop tracking once every element is written; called after writes that may have been the last."""

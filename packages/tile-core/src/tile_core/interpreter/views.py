@@ -34,6 +34,8 @@ def compile_view(stmt: S.DeclBuffer, scope: Scope) -> Executor:
     shape = [compile_expr(extent, scope) for extent in buffer.ty.shape]
     strides = [compile_expr(stride, scope) for stride in buffer.ty.strides]
     base = _base(stmt.data, dtype, scope)
+    if isinstance(stmt.data, ir.Call) and str(getattr(stmt.data.op, "name", "")) == _DATA:
+        scope.names.views[buffer] = stmt.data.args[0]
 
     def run(state: State) -> None:
         extents = tuple(int(extent(state)) for extent in shape)
@@ -44,7 +46,15 @@ def compile_view(stmt: S.DeclBuffer, scope: Scope) -> Executor:
         if origin.written is not None:
             written = _shared_mask(origin, data, extents, steps)
         state.buffers[slot] = Storage(
-            str(buffer.name), dtype, where, data, written, origin.space, safe_value(dtype, 0), origin.undefined
+            str(buffer.name),
+            dtype,
+            where,
+            data,
+            written,
+            origin.space,
+            safe_value(dtype, 0),
+            origin.undefined,
+            origin=origin if not steps and data.size == origin.data.size else None,
         )
 
     return run
