@@ -1,7 +1,17 @@
 """All conformance programs, group by group."""
 
 from tile_core.testing.program import Program
-from tile_core.testing.programs import basic, frontend, gemm, host, layout, memory, numerics, reduce
+from tile_core.testing.programs import atomics, basic, frontend, gemm, host, layout, memory, numerics, reduce
 
-TABLES = (basic.TABLE, frontend.TABLE, layout.TABLE, memory.TABLE, reduce.TABLE, gemm.TABLE, numerics.TABLE, host.TABLE)
+TABLES = (
+    basic.TABLE,
+    frontend.TABLE,
+    layout.TABLE,
+    memory.TABLE,
+    reduce.TABLE,
+    atomics.TABLE,
+    gemm.TABLE,
+    numerics.TABLE,
+    host.TABLE,
+)
 PROGRAMS: tuple[Program, ...] = tuple(program for table in TABLES for program in table.programs)

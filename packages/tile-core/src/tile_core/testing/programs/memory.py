@@ -240,3 +240,238 @@ def a_region_outside_its_buffer_is_refused(run: Run) -> None:
                 T.fill(S[16:48], 0)
 
         run.compile(kernel)
+
+
+@TABLE(case="C11")
+def bytes_of_packed_integers_move_unchanged(run: Run) -> None:
+    for threads in (32, 64, 128):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((128,), T.int8), B: T.Tensor((128,), T.int8)):
+            with T.Kernel(1, threads=threads):
+                s = T.alloc_shared((128,), T.int8)
+                T.copy(A, s)
+                T.copy(s, B)
+
+        a, b = run.integers(128, low=-128, high=128, dtype="int8"), run.empty(128, dtype="int8")
+        run(kernel, a, b)
+        run.equal(b, a)
+
+
+@TABLE(case="C19", needs=("bfloat16",))
+def a_shared_tile_seen_as_another_dtype(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32, 64), T.bfloat16), B: T.Tensor((32, 32), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((32, 64), T.bfloat16)
+            T.copy(A, s)
+            words = T.view(s, (32, 32), T.float32)
+            T.copy(words, B)
+
+    a, b = run.randn(32, 64, dtype="bfloat16"), run.empty(32, 32)
+    run(kernel, a, b)
+    run.equal(b.view(torch.int32), a.view(torch.int32))
+
+
+@TABLE(case="S4", needs=("atomics",))
+def shared_atomics_are_seen_by_every_thread(run: Run) -> None:
+    for threads in (64, 1000):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((1000,), T.int32), Out: T.Tensor((16,), T.int32)):
+            with T.Kernel(1, threads=threads):
+                counts = T.alloc_shared((16,), T.int32)
+                T.clear(counts)
+                for i in T.Parallel(1000):
+                    T.atomic_add(counts[A[i]], 1)
+                for i in T.Parallel(16):
+                    Out[i] = counts[15 - i]
+
+        a, out = run.integers(1000, low=0, high=16), run.empty(16, dtype="int32")
+        run(kernel, a, out)
+        run.equal(out, torch.bincount(a.long(), minlength=16).flip(0).int())
+
+
+@TABLE(case="S6")
+def fill_then_partial_writes_then_reads(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((100,), T.float32), B: T.Tensor((256,), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((256,), T.float32)
+            T.fill(s, -1.0)
+            for i in T.Parallel(100):
+                s[2 * i] = A[i]
+            for i in T.Parallel(256):
+                B[i] = s[255 - i]
+
+    a, b = run.randn(100), run.empty(256)
+    run(kernel, a, b)
+    expected = torch.full((256,), -1.0)
+    expected[0:200:2] = a
+    run.equal(b, expected.flip(0))
+
+
+@TABLE(case="S8", needs=("gemm",))
+def two_pipelined_loops_share_their_tiles(run: Run) -> None:
+    for first, second in ((2, 4), (3, 1)):
+
+        @T.prim_func
+        def kernel(
+            A: T.Tensor((32, 64), T.float32), B: T.Tensor((64, 32), T.float32), C: T.Tensor((32, 32), T.float32)
+        ):
+            with T.Kernel(1, threads=128):
+                a = T.alloc_shared((32, 16), T.float32)
+                b = T.alloc_shared((16, 32), T.float32)
+                c = T.alloc_fragment((32, 32), T.float32)
+                T.clear(c)
+                for k in T.Pipelined(2, num_stages=first):
+                    T.copy(A[0, k * 16], a)
+                    T.copy(B[k * 16, 0], b)
+                    T.gemm(a, b, c)
+                for k in T.Pipelined(2, num_stages=second):
+                    T.copy(A[0, 32 + k * 16], a)
+                    T.copy(B[32 + k * 16, 0], b)
+                    T.gemm(a, b, c)
+                T.copy(c, C)
+
+        a, b = run.integers(32, 64, dtype="float32"), run.integers(64, 32, dtype="float32")
+        c = run.empty(32, 32)
+        run(kernel, a, b, c)
+        run.equal(c, a @ b)
+
+
+@TABLE(case="S9")
+def a_pipelined_loop_with_a_loaded_condition(run: Run) -> None:
+    for stages in (0, 2):
+
+        @T.prim_func
+        def kernel(Flag: T.Tensor((6,), T.int32), A: T.Tensor((6, 32), T.float32), Out: T.Tensor((32,), T.float32)):
+            with T.Kernel(1, threads=32):
+                s = T.alloc_shared((32,), T.float32)
+                total = T.alloc_fragment((32,), T.float32)
+                T.clear(total)
+                for k in T.Pipelined(6, num_stages=stages):
+                    if Flag[k] != 0:
+                        T.copy(A[k, :], s)
+                        for i in T.Parallel(32):
+                            total[i] += s[i]
+                T.copy(total, Out)
+
+        flag, a, out = run.integers(6, low=0, high=2), run.integers(6, 32, dtype="float32"), run.empty(32)
+        run(kernel, flag, a, out)
+        run.equal(out, (a * flag[:, None]).sum(0))
+
+
+@TABLE(case="S10")
+def a_pipelined_loop_that_gathers(run: Run) -> None:
+    for stages in (0, 1, 3):
+
+        @T.prim_func
+        def kernel(Ids: T.Tensor((5,), T.int32), KV: T.Tensor((9, 48), T.float32), Out: T.Tensor((5, 48), T.float32)):
+            with T.Kernel(1, threads=64):
+                s = T.alloc_shared((48,), T.float32)
+                for i in T.Pipelined(5, num_stages=stages):
+                    T.copy(KV[Ids[i], 0:48], s)
+                    T.copy(s, Out[i, 0:48])
+
+        ids, kv, out = run.tensor([3, 0, 8, 3, 7], "int32"), run.randn(9, 48), run.empty(5, 48)
+        run(kernel, ids, kv, out)
+        run.equal(out, kv[ids.long()])
+
+
+@TABLE(case="S12", needs=("gemm",))
+def one_operand_copied_the_other_computed(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32, 64), T.float32), B: T.Tensor((64, 32), T.float32), C: T.Tensor((32, 32), T.float32)):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((32, 16), T.float32)
+            b = T.alloc_shared((16, 32), T.float32)
+            c = T.alloc_fragment((32, 32), T.float32)
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=1):
+                T.copy(A[0, k * 16], a)
+                for i, j in T.Parallel(16, 32):
+                    b[i, j] = B[k * 16 + i, j] * 2.0
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b, c = run.integers(32, 64, dtype="float32"), run.integers(64, 32, dtype="float32"), run.empty(32, 32)
+    run(kernel, a, b, c)
+    run.equal(c, a @ (b * 2))
+
+
+@TABLE(case="S13", needs=("gemm",))
+def pipelined_loops_of_one_and_of_ragged_steps(run: Run) -> None:
+    for length in (16, 250):
+
+        @T.prim_func
+        def kernel(
+            A: T.Tensor((32, length), T.float32), B: T.Tensor((length, 16), T.float32), C: T.Tensor((32, 16), T.float32)
+        ):
+            with T.Kernel(1, threads=128):
+                a = T.alloc_shared((32, 16), T.float32)
+                b = T.alloc_shared((16, 16), T.float32)
+                c = T.alloc_fragment((32, 16), T.float32)
+                T.clear(c)
+                for k in T.Pipelined(T.ceildiv(length, 16), num_stages=3):
+                    T.copy(A[0, k * 16], a)
+                    T.copy(B[k * 16, 0], b)
+                    T.gemm(a, b, c)
+                T.copy(c, C)
+
+        a, b = run.integers(32, length, dtype="float32"), run.integers(length, 16, dtype="float32")
+        c = run.empty(32, 16)
+        run(kernel, a, b, c)
+        run.equal(c, a @ b)
+
+
+@TABLE()
+def strided_and_column_slices(run: Run) -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((20, 30), T.float32), Column: T.Tensor((20,), T.float32), Block: T.Tensor((5, 7), T.float32)
+    ):
+        with T.Kernel(1, threads=32):
+            column = T.alloc_fragment((20,), T.float32)
+            T.copy(A[:, 11], column)
+            T.copy(column, Column)
+            T.copy(A[3:8, 20:27], Block)
+
+    a, column, block = run.randn(20, 30), run.empty(20), run.empty(5, 7)
+    run(kernel, a, column, block)
+    run.equal(column, a[:, 11])
+    run.equal(block, a[3:8, 20:27])
+
+
+@TABLE(needs=("bfloat16", "float16"))
+def copies_convert_between_every_pair_of_dtypes(run: Run) -> None:
+    dtypes = ("float32", "float16", "bfloat16", "int32", "int8", "uint8")
+    for source in dtypes:
+        for target in dtypes:
+
+            @T.prim_func
+            def kernel(A: T.Tensor((37,), source), B: T.Tensor((37,), target)):
+                with T.Kernel(1, threads=32):
+                    f = T.alloc_fragment((37,), target)
+                    T.copy(A, f)
+                    T.copy(f, B)
+
+            a, b = run.integers(37, low=0, high=100, dtype=source), run.empty(37, dtype=target)
+            run(kernel, a, b)
+            run.equal(b, a.to(b.dtype))
+
+
+@TABLE()
+def transposed_tile(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((20, 33), T.float32), B: T.Tensor((33, 20), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((20, 33), T.float32)
+            t = T.alloc_shared((33, 20), T.float32)
+            T.copy(A, s)
+            T.transpose(s, t)
+            T.copy(t, B)
+
+    a, b = run.randn(20, 33), run.empty(33, 20)
+    run(kernel, a, b)
+    run.equal(b, a.T)

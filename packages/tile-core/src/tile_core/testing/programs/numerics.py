@@ -201,3 +201,96 @@ def logic_on_booleans(run: Run) -> None:
     out = run.empty(5, n, dtype="bool")
     run(kernel, a, b, out)
     run.equal(out, torch.stack([~a, ~a, a & b, a | b, a ^ b]))
+
+
+@TABLE(case="D4", needs=("bfloat16",))
+def nan_and_infinity_survive_bfloat16(run: Run) -> None:
+    n = len(SPECIAL)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float32), B: T.Tensor((n,), T.bfloat16), C: T.Tensor((n,), T.float32)):
+        with T.Kernel(1, threads=32):
+            f = T.alloc_fragment((n,), T.bfloat16)
+            T.copy(A, f)
+            T.copy(f, B)
+            for i in T.Parallel(n):
+                C[i] = f[i] * T.bfloat16(2.0)
+
+    a, b, c = run.tensor(SPECIAL), run.empty(n, dtype="bfloat16"), run.empty(n)
+    run(kernel, a, b, c)
+    run.equal(b, a.bfloat16())
+    run.equal(c, (a.bfloat16() * 2).float())
+
+
+@TABLE(case="V4")
+def broadcast_constants_of_small_integers(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32,), T.int8), B: T.Tensor((32,), T.uint8)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                A[i] = T.int8(-37)
+                B[i] = T.uint8(213)
+
+    a, b = run.empty(32, dtype="int8"), run.empty(32, dtype="uint8")
+    run(kernel, a, b)
+    run.equal(a, torch.full((32,), -37, dtype=torch.int8))
+    run.equal(b, torch.full((32,), 213, dtype=torch.uint8))
+
+
+@TABLE(needs=("float16",))
+def half_precision_rounds_after_every_operation(run: Run) -> None:
+    n = 200
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float16), B: T.Tensor((n,), T.float16), C: T.Tensor((n,), T.float16)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(n):
+                C[i] = A[i] * B[i] + A[i]
+
+    a, b, c = run.randn(n, dtype="float16"), run.randn(n, dtype="float16"), run.empty(n, dtype="float16")
+    run(kernel, a, b, c)
+    run.equal(c, a * b + a)
+
+
+@TABLE()
+def floats_become_integers_by_truncation(run: Run) -> None:
+    values = [0.0, -0.0, 0.9, -0.9, 1.5, -1.5, 2.5, 1e6, -1e6, 123456.78]
+    n = len(values)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float32), B: T.Tensor((n,), T.int32)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = T.cast(A[i], "int32")
+
+    a, b = run.tensor(values), run.empty(n, dtype="int32")
+    run(kernel, a, b)
+    run.equal(b, a.to(torch.int32))
+
+
+@TABLE(needs=("float64",))
+def doubles_keep_their_precision(run: Run) -> None:
+    n = 33
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float64), B: T.Tensor((n,), T.float64)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = A[i] * A[i] - T.float64(1e-15)
+
+    a, b = torch.rand(n, dtype=torch.float64), run.empty(n, dtype="float64")
+    run(kernel, a, b)
+    run.equal(b, a * a - 1e-15)
+
+
+@TABLE(needs=("int64",))
+def wide_integers(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), T.int64), B: T.Tensor((4,), T.int64)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                B[i] = A[i] * 3 + (A[i] >> 33)
+
+    a, b = run.tensor([2**40 + 1, -(2**50), 7, -1], "int64"), run.empty(4, dtype="int64")
+    run(kernel, a, b)
+    run.equal(b, a * 3 + (a >> 33))

@@ -143,3 +143,112 @@ def bitwise_reduction_of_floats_is_refused(run: Run) -> None:
                 out = T.alloc_fragment((4,), T.float32)
                 T.copy(A, f)
                 T.reduce_bitand(f, out, dim=1)
+
+
+@TABLE(case="R3", needs=("reduce",))
+def a_matrix_vector_product_with_a_reducer(run: Run) -> None:
+    m, n, bm, bn = 64, 96, 2, 48
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), T.float32), X: T.Tensor((n,), T.float32), Y: T.Tensor((m,), T.float32)):
+        with T.Kernel(T.ceildiv(m, bm), threads=128) as by:
+            total = T.alloc_reducer((bm,), T.float32, op="sum", replication="all")
+            T.clear(total)
+            for k in T.serial(T.ceildiv(n, bn)):
+                for i, j in T.Parallel(bm, bn):
+                    total[i] += A[by * bm + i, k * bn + j] * X[k * bn + j]
+            T.finalize_reducer(total)
+            T.copy(total, Y[by * bm])
+
+    a, x, y = run.integers(m, n, dtype="float32"), run.integers(n, dtype="float32"), run.empty(m)
+    run(kernel, a, x, y)
+    run.equal(y, a @ x)
+
+
+@TABLE(case="R8", needs=("scan",))
+def a_scan_from_shared_into_a_fragment(run: Run) -> None:
+    for n in (1, 31, 96, 100):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), T.float32), B: T.Tensor((n,), T.float32)):
+            with T.Kernel(1, threads=96):
+                s = T.alloc_shared((n,), T.float32)
+                f = T.alloc_fragment((n,), T.float32)
+                T.copy(A, s)
+                T.cumsum(s, f, dim=0)
+                T.copy(f, B)
+
+        a, b = run.integers(n, dtype="float32"), run.empty(n)
+        run(kernel, a, b)
+        run.equal(b, a.cumsum(0))
+
+
+@TABLE(needs=("scan",))
+def running_maximum(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((7, 50), T.float32), B: T.Tensor((7, 50), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((7, 50), T.float32)
+            T.copy(A, s)
+            T.cummax(s, dim=1)
+            T.copy(s, B)
+
+    a, b = run.randn(7, 50), run.empty(7, 50)
+    run(kernel, a, b)
+    run.equal(b, a.cummax(1).values)
+
+
+@TABLE(needs=("reduce",))
+def bitwise_reductions(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((5, 70), T.int32), Out: T.Tensor((3, 5), T.int32)):
+        with T.Kernel(1, threads=64):
+            f = T.alloc_fragment((5, 70), T.int32)
+            conjunction = T.alloc_fragment((5,), T.int32)
+            disjunction = T.alloc_fragment((5,), T.int32)
+            parity = T.alloc_fragment((5,), T.int32)
+            T.copy(A, f)
+            T.reduce_bitand(f, conjunction, dim=1)
+            T.reduce_bitor(f, disjunction, dim=1)
+            T.reduce_bitxor(f, parity, dim=1)
+            T.copy(conjunction, Out[0, :])
+            T.copy(disjunction, Out[1, :])
+            T.copy(parity, Out[2, :])
+
+    a, out = run.integers(5, 70, low=-1000, high=1000), run.empty(3, 5, dtype="int32")
+    run(kernel, a, out)
+    expected = torch.stack([a[:, 0].clone() for _ in range(3)])
+    for column in range(1, 70):
+        expected[0] &= a[:, column]
+        expected[1] |= a[:, column]
+        expected[2] ^= a[:, column]
+    run.equal(out, expected)
+
+
+@TABLE(needs=("reduce",))
+def infinities_and_nan_in_rows(run: Run) -> None:
+    rows = [
+        [1.0, float("inf"), 2.0, -3.0],
+        [1.0, float("-inf"), 2.0, -3.0],
+        [float("-inf")] * 4,
+        [float("inf"), float("-inf"), 0.0, 1.0],
+    ]
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 4), T.float32), Out: T.Tensor((3, 4), T.float32)):
+        with T.Kernel(1, threads=32):
+            f = T.alloc_fragment((4, 4), T.float32)
+            total = T.alloc_fragment((4,), T.float32)
+            largest = T.alloc_fragment((4,), T.float32)
+            smallest = T.alloc_fragment((4,), T.float32)
+            T.copy(A, f)
+            T.reduce_sum(f, total, dim=1)
+            T.reduce_max(f, largest, dim=1)
+            T.reduce_min(f, smallest, dim=1)
+            T.copy(total, Out[0, :])
+            T.copy(largest, Out[1, :])
+            T.copy(smallest, Out[2, :])
+
+    a, out = run.tensor(rows), run.empty(3, 4)
+    run(kernel, a, out)
+    run.equal(out, torch.stack([a.sum(1), a.amax(1), a.amin(1)]))

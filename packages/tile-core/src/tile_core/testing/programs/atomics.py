@@ -1,0 +1,111 @@
+"""Atomic updates by threads of one block and of many."""
+
+from __future__ import annotations
+
+import torch
+
+import tile_core.language as T
+from tile_core.testing.program import ProgramTable
+from tile_core.testing.run import Run
+
+TABLE = ProgramTable("atomics")
+
+
+@TABLE(case="A1", needs=("atomics",))
+def add_max_and_min_of_one_element(run: Run) -> None:
+    @T.prim_func
+    def kernel(Out: T.Tensor((3,), T.int32)):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                T.atomic_add(Out[0], 1)
+                T.atomic_max(Out[1], i)
+                T.atomic_min(Out[2], 500 - i)
+
+    out = run.tensor([0, -5, 1000], "int32")
+    run(kernel, out)
+    run.equal(out, [128, 127, 373])
+
+
+@TABLE(case="A1", needs=("atomics",))
+def a_tile_is_added_by_every_block(run: Run) -> None:
+    blocks = 7
+
+    @T.prim_func
+    def kernel(A: T.Tensor((30, 17), T.float32), Out: T.Tensor((30, 17), T.float32)):
+        with T.Kernel(blocks, threads=64):
+            f = T.alloc_fragment((30, 17), T.float32)
+            T.copy(A, f)
+            T.atomic_add(Out, f)
+
+    a, out = run.integers(30, 17, dtype="float32"), torch.zeros(30, 17)
+    run(kernel, a, out)
+    run.equal(out, a * blocks)
+
+
+@TABLE(case="A4", needs=("atomics", "float64"))
+def additions_of_several_dtypes(run: Run) -> None:
+    for dtype in ("int32", "float32", "float64"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((300,), dtype), Out: T.Tensor((4,), dtype)):
+            with T.Kernel(3, threads=32) as bx:
+                for i in T.Parallel(100):
+                    T.atomic_add(Out[(bx * 100 + i) % 4], A[bx * 100 + i])
+
+        a = run.integers(300, dtype=dtype)
+        out = torch.zeros(4, dtype=a.dtype)
+        run(kernel, a, out)
+        run.equal(out, a.reshape(-1, 4).sum(0))
+
+
+@TABLE(case="V14", needs=("atomics", "float16"))
+def half_precision_additions_stay_in_bounds(run: Run) -> None:
+    n = 1001
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float16), Out: T.Tensor((n,), T.float16)):
+        with T.Kernel(T.ceildiv(n, 256), threads=64) as bx:
+            for i in T.Parallel(256):
+                T.atomic_add(Out[bx * 256 + i], A[bx * 256 + i])
+
+    a = run.integers(n, dtype="float16")
+    whole = torch.full((n + 64,), 7.0, dtype=torch.float16)
+    run(kernel, a, whole[:n])
+    run.equal(whole[:n], a + 7)
+    run.equal(whole[n:], torch.full((64,), 7.0, dtype=torch.float16))
+
+
+@TABLE(needs=("atomics",))
+def the_previous_value_is_returned(run: Run) -> None:
+    n = 50
+
+    @T.prim_func
+    def kernel(Counter: T.Tensor((1,), T.int32), Ticket: T.Tensor((n,), T.int32)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(n):
+                Ticket[i] = T.atomic_add(Counter[0], 1, return_prev=True)
+
+    counter, ticket = run.tensor([100], "int32"), run.empty(n, dtype="int32")
+    run(kernel, counter, ticket)
+    run.equal(counter, [100 + n])
+    run.equal(ticket.sort().values, torch.arange(100, 100 + n))
+
+
+@TABLE(needs=("atomics", "gemm"))
+def split_k_accumulates_in_global_memory(run: Run) -> None:
+    m, n, k, parts = 32, 24, 96, 3
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, k), T.float32), B: T.Tensor((k, n), T.float32), C: T.Tensor((m, n), T.float32)):
+        with T.Kernel(parts, threads=128) as part:
+            a = T.alloc_shared((m, k // parts), T.float32)
+            b = T.alloc_shared((k // parts, n), T.float32)
+            c = T.alloc_fragment((m, n), T.float32)
+            T.copy(A[0, part * (k // parts)], a)
+            T.copy(B[part * (k // parts), 0], b)
+            T.gemm(a, b, c, clear_accum=True)
+            T.atomic_add(C, c)
+
+    a, b, c = run.integers(m, k, dtype="float32"), run.integers(k, n, dtype="float32"), torch.zeros(m, n)
+    run(kernel, a, b, c)
+    run.equal(c, a @ b)
