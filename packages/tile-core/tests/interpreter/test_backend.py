@@ -12,8 +12,16 @@ import torch
 
 import tile_core as tl
 import tile_core.language as T
-from tile_core.errors import DataRaceError, InterpretOptionError, SharedMemoryLimitError, TargetSpecError, TileError
+from tile_core.errors import (
+    DataRaceError,
+    InterpretOptionError,
+    PassConfigError,
+    SharedMemoryLimitError,
+    TargetSpecError,
+    TileError,
+)
 from tile_core.interpreter import Options, Program
+from tile_core.plugins.manager import backend
 
 
 def add_one(n=8, dtype="float32"):

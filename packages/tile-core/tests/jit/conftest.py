@@ -39,7 +39,11 @@ class FakeBackend(types.ModuleType):
     def register(self) -> Backend:
         parts = ("detect", "parse_target", "capabilities", "compiler", "runtime")
         return Backend(
-            name="fake", target_kinds=("fake",), dialect=self.__name__, **{p: f"{self.__name__}:{p}" for p in parts}
+            name="fake",
+            target_kinds=("fake",),
+            dialect=self.__name__,
+            pass_configs=("width", "scale", "mode"),
+            **{p: f"{self.__name__}:{p}" for p in parts},
         )
 
     def detect(self) -> Detection:

@@ -30,7 +30,7 @@ def test_a_kernel_that_nobody_holds_comes_back_from_the_disk(fake, programs):
 @pytest.mark.parametrize(
     "change",
     [
-        {"pass_configs": {"x": 1}},
+        {"pass_configs": {"width": 1}},
         {"compile_flags": "-O1"},
         {"execution": "emulate"},
         {"target": {"kind": "fake", "arch": "z"}},
@@ -78,6 +78,16 @@ def test_options_annotated_in_the_program(fake):
     kernel = tl.compile(none, pass_configs={"width": 8}, compile_flags=["-O3"])
     assert kernel.request.pass_configs == {"width": 8, "scale": 1.5, "mode": "a"}
     assert kernel.request.compile_flags == ("-O2", "-g", "-O3")
+
+
+def test_a_pass_config_that_nobody_reads_is_refused(fake, programs):
+    with pytest.raises(errors.PassConfigError, match="'widht'") as caught:
+        tl.compile(programs.add(5), pass_configs={"widht": 8})
+    assert caught.value.remedy == "did you mean width?"
+    with pytest.raises(errors.PassConfigError, match="nothing") as caught:
+        tl.compile(programs.add(5), pass_configs={"nothing": 8, "width": 4})
+    assert "width" in caught.value.remedy
+    assert not fake.compiled
 
 
 def test_export_after_a_cache_hit(fake, programs, tmp_path):

@@ -24,6 +24,7 @@ __all__ = [
     "NotAKernelError",
     "OutIdxError",
     "OutputShapeError",
+    "PassConfigError",
     "ProfilerError",
     "ReadOnlyArgumentError",
     "ResultMismatchError",
@@ -252,6 +253,19 @@ class NoDeviceError(TileError, RuntimeError):
 
     code = "TILE-E0723"
     kind = "environment"
+
+
+class PassConfigError(TileError, KeyError, ValueError):
+    """A name in `pass_configs` is none that a backend or a pass reads.
+
+    An option that nobody reads would have no effect, and a misspelt one would silently be left out. The message gives the
+    names that come near. Backends declare theirs in their manifest, passes in `options`.
+    """
+
+    code = "TILE-E0724"
+
+    def __str__(self) -> str:  # KeyError's own __str__ would print the repr
+        return TileError.__str__(self)
 
 
 class CacheWarning(UserWarning):

@@ -22,6 +22,7 @@ from tile_core.jit.fingerprint import kernel_key
 from tile_core.jit.kernel import JITKernel, Loaded
 from tile_core.jit.outputs import check_no_returned_outputs, normalize_out_idx
 from tile_core.jit.parallel import run_parallel
+from tile_core.jit.pass_configs import check_pass_configs
 from tile_core.jit.progress import progress
 from tile_core.jit.signature import read_signature
 from tile_core.plugins.manager import backend as find_backend
@@ -76,6 +77,7 @@ def compile(  # noqa: A001 - the language's own name for it
     Raises:
         NotAKernelError: `func` is no tile program.
         OutIdxError, OutputShapeError: the outputs cannot be made.
+        PassConfigError: a name in `pass_configs` that nothing reads.
         CompileOptionError: `pass_configs` or `compile_flags` have a form that no backend can take.
         TileError: the program or the target is refused.
     """
@@ -90,6 +92,7 @@ def compile(  # noqa: A001 - the language's own name for it
     outputs = normalize_out_idx(returned or out_idx, signature)
     request = _request(func, target, pass_configs, compile_flags, execution)
     backend = find_backend(request.target.backend)
+    check_pass_configs(request.pass_configs, backend, request.target)
     start = time.perf_counter()
     key = kernel_key(func, request)
     loaded, origin = _load(func, request, backend, key)

@@ -100,6 +100,11 @@ def attributes(given: Mapping[str, Any] | None, **options: Any) -> dict[str, Any
 
     Raises `OpArgumentError` for a value that a program cannot hold.
     """
+    if given is not None and not isinstance(given, Mapping):
+        raise OpArgumentError(
+            f"annotations={given!r} of type {type(given).__name__} is no mapping",
+            remedy='write annotations={"name": value}, or pass the argument by its name',
+        )
     merged = {**(given or {}), **{key: value for key, value in options.items() if value is not None}}
     return {str(key): _attribute(str(key), value) for key, value in merged.items()}
 

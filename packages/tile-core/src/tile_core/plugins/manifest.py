@@ -68,6 +68,9 @@ class Backend:
     * `emulator`: runs printed code on the host
     * `settings`: a `tile_core.settings.Settings` with the backend's own variables
 
+    `pass_configs` are the names of the options that the backend's compiler, lowerings and passes read; a name that nobody
+    declares is refused.
+
     `dialect` is the module that a kernel author imports as `T`.
 
     Raises:
@@ -94,6 +97,7 @@ class Backend:
     printer: str | None = None
     emulator: str | None = None
     settings: str | None = None
+    pass_configs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check(self.name, "name", _NAME, "a lower-case identifier", self.name)
@@ -103,6 +107,10 @@ class Backend:
             value = getattr(self, name)
             if value is not None or name in REQUIRED_REFERENCES:
                 _check(self.name, name, _REFERENCE, '"module:attribute"', value)
+        if not isinstance(self.pass_configs, tuple):
+            raise _error(self.name, "pass_configs", "a tuple of names", self.pass_configs)
+        for name in self.pass_configs:
+            _check(self.name, "pass_configs", _MODULE, "a tuple of dotted names", name)
         self._freeze_lowerings()
 
     def _check_kinds(self) -> None:

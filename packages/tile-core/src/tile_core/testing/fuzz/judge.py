@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from tile_core.device.split import split_launches
 from tile_core.dtypes import DType
 from tile_core.errors.base import TileError
 from tile_core.frontend.positions import is_own_failure, is_user_file
@@ -103,7 +104,8 @@ class _Observed:
 class Judge:
     """Judges programs on `target`. At most `calls` kernel calls of a program are observed.
 
-    `printer` is a target whose code is also printed, not compiled. `at` is told the stage that begins.
+    `printer` is a target whose code is also printed, not compiled, and the function that prints a kernel of it, as
+    `"target=module:function"`. `at` is told the stage that begins.
     """
 
     target: str
@@ -127,7 +129,7 @@ class Judge:
         actual = run(self.target, execute=reference.error is None)
         outcome = self._compared(run, reference, actual, file)
         if self.printer is not None and not outcome.failed:
-            self.at(self.printer)
+            self.at("print")
             outcome = _printed(actual.programs or reference.programs, self.printer, file) or outcome
         return outcome
 
@@ -235,17 +237,16 @@ def _is_undefined(error: BaseException) -> bool:
     return isinstance(error, TileError) and error.code in {f"TILE-E{number:04}" for number in UNDEFINED}
 
 
-def _printed(programs: list[Any], target: str, file: str) -> Outcome | None:
-    """Lower and print the programs for `target`; what went wrong."""
+def _printed(programs: list[Any], printer: str, file: str) -> Outcome | None:
+    """Lower and print the programs; what went wrong."""
+    target, _, function = printer.partition("=")
     request = CompileRequest(select_target(target))
     manifest = backend(request.target.backend)
-    from tile_core.device.split import split_launches
-
     for program in programs:
         try:
             lowered, _ = lower(program, request, manifest, [(lambda name, func: None, _verified)])
             for kernel in split_launches(lowered).kernels:
-                resolve(manifest.printer)(kernel, request.target)
+                resolve(function)(kernel, request.target)
         except Exception as error:
             ended = _ended(error, target, file)
             if ended.failed:
