@@ -314,3 +314,42 @@ def test_no_guard_in_the_main_loop():
     main, rest = [stmt for stmt in func.body.seq if isinstance(stmt, S.For)]
     assert isinstance(main.body, S.BufferStore)
     assert "masked_store" in str(rest)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_division_by_a_scalar_is_division(build, machine):
+    """Bit for bit: ordinary numbers, and every special dividend and divisor with every other."""
+    A, B, D = buffer("A", 1 << 16), buffer("B", 1 << 16), buffer("D", 1)
+    body = parallel([int32(1 << 16)], lambda i: store(B, tirx.Div(load(A, *i), load(D, int32(0))), *i))
+    func, _ = vectorized([A, B, D], body, machine)
+    run = build(func)
+    values = torch.randn(1 << 16) * torch.exp2(torch.randint(-90, 90, (1 << 16,)).float())
+    special = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -3.0, 3e38, 1e-45, -1e-40, 1e-30, 1e30]
+    values[: len(special)] = torch.tensor(special)
+    for divisor in [*special, 7.0, 1.0 / 3.0, *(torch.randn(20) * 1000).tolist()]:
+        scalar, out = torch.tensor([divisor]), torch.zeros(1 << 16)
+        run(values, out, scalar)
+        want = values / scalar
+        same = (out.view(torch.int32) == want.view(torch.int32)) | (out.isnan() & want.isnan())
+        assert same.all(), (divisor, values[~same][:5], out[~same][:5], want[~same][:5])
+
+
+@pytest.mark.parametrize("offset", [0, 1, 16])
+def test_large_outputs_are_stored_past_the_caches(build, offset):
+    n = 20_000
+    A, B = buffer("A", n), buffer("B", n)
+    body = parallel([int32(n)], lambda i: store(B, tirx.Add(load(A, *i), f32(1.0)), *i))
+    func = VectorizeLoops(passing_bytes=4 * n)(tirx.PrimFunc([A, B], body), context("host"))
+    assert ("tile_store_past" in func.script()) == (HOST.vector_bytes == 64)
+    source, whole = torch.randn(n), torch.full((n + 32,), 77.0)
+    build(func)(source, whole[offset : offset + n])
+    assert torch.equal(whole[offset : offset + n], source + 1)
+    assert (whole[:offset] == 77).all() and (whole[offset + n :] == 77).all()
+
+
+def test_outputs_that_are_read_or_small_are_stored_as_usual():
+    A, B = buffer("A", 64), buffer("B", 64)
+    body = parallel([int32(64)], lambda i: store(B, tirx.Add(load(B, *i), load(A, *i)), *i))
+    func = tirx.PrimFunc([A, B], body)
+    for least in (0, 1 << 20):
+        assert "tile_store_past" not in VectorizeLoops(passing_bytes=least)(func, context("host")).script()

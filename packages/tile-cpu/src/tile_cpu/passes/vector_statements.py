@@ -10,15 +10,22 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir.regions import constant
 from tile_core.ir.visit import collect, sequence
+from tile_cpu.llvm.functions import Function
+from tile_cpu.llvm.stores import LINE_BITS, store_past_caches
 from tile_cpu.passes.affine import int_of, lanes_of
 from tile_cpu.passes.vector_values import COMPARISON, NotVectorizableError, VectorValues, broadcast, conjunction
 
 
 class VectorStatements:
-    """Rewrites statements with the expressions of `values`; `mask` tells the lanes in which a statement runs."""
+    """Rewrites statements with the expressions of `values`; `mask` tells the lanes in which a statement runs.
 
-    def __init__(self, values: VectorValues) -> None:
+    Whole vectors for the buffers in `passing` are stored past the caches; `functions` are what that needs.
+    """
+
+    def __init__(self, values: VectorValues, passing: frozenset[ir.Var] = frozenset()) -> None:
         self._values = values
+        self._passing = passing
+        self.functions: list[Function] = []
 
     def statement(self, stmt: S.Stmt, mask: ir.Expr | None) -> S.Stmt:
         """`stmt` for all lanes. Raises `NotVectorizableError`."""
@@ -36,6 +43,10 @@ class VectorStatements:
         buffer, indices, consecutive = self._values.address(stmt.buffer, stmt.indices, mask)
         if all(lanes_of(index) == 1 for index in indices):
             raise NotVectorizableError("every iteration stores to one address")
+        if mask is None and consecutive and buffer in self._passing and lanes * value.ty.dtype.bits == LINE_BITS:
+            store = store_past_caches(str(buffer.dtype), lanes)
+            self.functions.append(store)
+            return store.call(tirx.address_of(tirx.BufferLoad(buffer, [*indices[:-1], indices[-1].base])), value)
         if mask is None:
             return S.BufferStore(buffer, value, indices, stmt.span)
         if not (consecutive and self._values.masked):

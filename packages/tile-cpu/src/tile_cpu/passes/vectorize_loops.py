@@ -16,6 +16,7 @@ was found to give up on the loops of tile programs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -29,6 +30,8 @@ from tile_core.ops.build import PARALLEL
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import unmarked
 from tile_cpu.llvm.features import CpuFacts, facts_of
+from tile_cpu.llvm.functions import Function, importing
+from tile_cpu.llvm.stores import DTYPES
 from tile_cpu.passes.affine import dtype_of, int_of
 from tile_cpu.passes.loop_guards import Guards, guards_of
 from tile_cpu.passes.loop_nests import Axis, Nest, candidates, element_bits, nest_of
@@ -38,23 +41,30 @@ from tile_cpu.passes.vector_values import NotVectorizableError, VectorValues
 
 @dataclass(frozen=True)
 class VectorizeLoops:
-    """Turn `PARALLEL` nests and `VECTORIZED` loops into loops over vectors. `max_lanes` caps the vector length."""
+    """Turn `PARALLEL` nests and `VECTORIZED` loops into loops over vectors. `max_lanes` caps the vector length.
+
+    A tensor of at least `passing_bytes` that the kernel only writes is stored past the caches: it would push everything
+    else out of them, and not be there any more when it is read.
+    """
 
     name: ClassVar[str] = "vectorize_loops"
     max_lanes: int = 64
+    passing_bytes: int = 32 << 20
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass; the report lists the loops with their lanes."""
-        rewriter = _Rewriter(facts_of(context.capabilities), self.max_lanes)
+        passing = _only_written(func, self.passing_bytes)
+        rewriter = _Rewriter(facts_of(context.capabilities), self.max_lanes, passing)
         lowered = visit.mutate(func, (S.For, rewriter.loop))
         context.report["vectorized_loops"] = rewriter.widths
         return lowered.with_body(unmarked(lowered.body), lowered.span)
 
 
 class _Rewriter:
-    def __init__(self, facts: CpuFacts, max_lanes: int) -> None:
+    def __init__(self, facts: CpuFacts, max_lanes: int, passing: frozenset[ir.Var]) -> None:
         self._facts = facts
         self._max_lanes = max_lanes
+        self._passing = passing
         self._outer: list[S.For] = []
         self.widths: list[dict[str, Any]] = []
 
@@ -74,7 +84,7 @@ class _Rewriter:
             lanes = self._lanes(nest, axis)
             if lanes == 1:
                 continue
-            emitter = _Emitter(nest, axis, lanes, self._facts.masked, self._outer)
+            emitter = _Emitter(nest, axis, lanes, self._facts, self._outer, self._passing)
             for marked in (True, False):
                 try:
                     return lanes, emitter.emit(guards_of(nest.body, axis.var, axis.low, marked=marked))
@@ -95,18 +105,24 @@ class _Rewriter:
 class _Emitter:
     """Writes one nest with `axis` in vectors of `lanes`."""
 
-    def __init__(self, nest: Nest, axis: Axis, lanes: int, masked: bool, outer: list[S.For]) -> None:
+    def __init__(
+        self, nest: Nest, axis: Axis, lanes: int, facts: CpuFacts, outer: list[S.For], passing: frozenset[ir.Var]
+    ) -> None:
         self._nest = nest
         self._axis = axis
         self._lanes = lanes
-        self._masked = masked
+        self._facts = facts
+        self._masked = facts.masked
         self._outer = outer
+        self._passing = passing
+        self._functions: list[Function] = []
         self._dtype = dtype_of(axis.var)
         self._rows = tuple(other for other in nest.axes if other is not axis)
 
     def emit(self, guards: Guards) -> S.Stmt:
         """The loops; `guards` are the conditions that end the guard-free part. Raises `NotVectorizableError`."""
-        return _serial(self._rows, self._row(guards))
+        loops = _serial(self._rows, self._row(guards))
+        return importing(self._functions, loops, self._nest.span) if self._functions else loops
 
     def _row(self, guards: Guards) -> S.Stmt:
         extent, lanes = self._axis.extent, int_of(self._dtype, self._lanes)
@@ -156,9 +172,11 @@ class _Emitter:
         analyzer = self._analyzer(overhang=overhang)
         analyzer.bind(step, ir.Range(zero, tirx.max(end, int_of(self._dtype, 1))))
         first = _folded(axis.low + step * lanes)
-        values = VectorValues(axis.var, first, self._lanes, analyzer, assumed, self._masked)
+        values = VectorValues(axis.var, first, self._lanes, analyzer, assumed, self._masked, self._facts.fma)
         mask = values.value(axis.var < axis.low + axis.extent) if overhang else None
-        body = VectorStatements(values).statement(self._nest.body, mask)
+        statements = VectorStatements(values, self._passing)
+        body = statements.statement(self._nest.body, mask)
+        self._functions += statements.functions
         return S.For(step, begin, end - begin, S.ForKind.SERIAL, body, span=self._nest.span)
 
     def _scalars(self, begin: ir.Expr) -> S.Stmt:
@@ -178,6 +196,24 @@ class _Emitter:
                 extent = tirx.floordiv(extent + (self._lanes - 1), self._lanes) * self._lanes
             analyzer.bind(axis.var, ir.Range.from_min_extent(axis.low, extent))
         return analyzer
+
+
+def _only_written(func: tirx.PrimFunc, least: int) -> frozenset[ir.Var]:
+    """The tensors of constant size, at least `least` bytes, that the function stores to and does nothing else with."""
+    read = {load.source for load in visit.collect(func.body, ir.TensorLoad)}
+    return frozenset(
+        store.buffer
+        for store in visit.collect(func.body, S.BufferStore)
+        if store.buffer not in read
+        and str(store.buffer.dtype) in DTYPES
+        and _bytes(store.buffer) >= least
+        and any(store.buffer.same_as(param) for param in func.params)
+    )
+
+
+def _bytes(buffer: ir.Var) -> int:
+    extents = [constant(extent) for extent in buffer.shape]
+    return math.prod(extent or 0 for extent in extents) * int(buffer.dtype.bits) // 8
 
 
 def _nothing(comparison: ir.Expr) -> bool:
