@@ -546,3 +546,9 @@ def test_loops_and_kernels_in_each_others_place(refused):
         def kernel2(A: Ints):
             for bx in T.Kernel(4):
                 A[bx] = 1
+
+
+def test_one_source_traced_twice():
+    text = PROGRAM.replace("A[i] = i", "A[i] = 1 if i > 3 and A[i] > 0 or not A[i] else 2")
+    first, second = registered(text, "twice.py")["kernel"], registered(text, "twice.py")["kernel"]
+    assert str(first) == str(second)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
@@ -142,27 +142,13 @@ class EagerFunction:
     def __init__(self, func: Callable[..., Any], outer: Mapping[str, Any] | None = None) -> None:
         self.func = func
         self._outer = outer or {}
-        self._node = function_source(func).node
         self._parameters = inspect.signature(func).parameters
-
-    @cached_property
-    def is_lazy(self) -> bool:
+        inner = [node for statement in function_source(func).node.body for node in ast.walk(statement)]
+        self.is_lazy = _is_factory(inner)
         """Whether it is a factory: it defines a `T.prim_func`, or opens no kernel itself."""
-        inner = [node for statement in self._node.body for node in ast.walk(statement)]
-        if any(isinstance(node, ast.FunctionDef) and any(map(_names_prim_func, node.decorator_list)) for node in inner):
-            return True
-        return not any(isinstance(node, ast.With) and any(_opens_kernel(item) for item in node.items) for node in inner)
-
-    @cached_property
-    def tensor_names(self) -> tuple[str, ...]:
+        declared = _declared_names(inner)
+        self.tensor_names = tuple(name for name in self._parameters if name in declared)
         """The parameters that the body declares, in the signature's order."""
-        declared = {
-            node.target.id
-            for statement in self._node.body
-            for node in ast.walk(statement)
-            if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name)
-        }
-        return tuple(name for name in self._parameters if name in declared)
 
     @cached_property
     def scalar_dtypes(self) -> Mapping[str, DType]:
@@ -263,6 +249,20 @@ def _spec(name: str, tensor: Tensor) -> TensorSpec:
         return tuple(extent.name if isinstance(extent, ConstVar) else extent for extent in extents)
 
     return TensorSpec(name, named(tensor.shape), tensor.dtype, named(tensor.strides))
+
+
+def _is_factory(nodes: Sequence[ast.AST]) -> bool:
+    if any(isinstance(node, ast.FunctionDef) and any(map(_names_prim_func, node.decorator_list)) for node in nodes):
+        return True
+    return not any(isinstance(node, ast.With) and any(_opens_kernel(item) for item in node.items) for node in nodes)
+
+
+def _declared_names(nodes: Sequence[ast.AST]) -> set[str]:
+    return {
+        node.target.id
+        for node in nodes
+        if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name)
+    }
 
 
 def _names_prim_func(decorator: ast.expr) -> bool:

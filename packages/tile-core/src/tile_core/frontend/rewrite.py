@@ -19,9 +19,10 @@ from tile_core.errors.frontend import ParameterError, SourceUnavailableError
 from tile_core.frontend.names import assigned_names, parameter_names
 from tile_core.frontend.nodes import TRACER, load
 from tile_core.frontend.nodes import definition as function_definition
+from tile_core.frontend.places import Place
 from tile_core.frontend.rewrite_statements import StatementRewriter
 from tile_core.frontend.source import FunctionSource, function_source
-from tile_core.frontend.tracer import Place, Tracer
+from tile_core.frontend.tracer import Tracer
 
 _FACTORY = "_tile_factory_"
 # The definition is renamed inside of the factory, where its own name would hide the one that its body means.
@@ -77,7 +78,7 @@ def traced(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rewrite(func: Callable[..., Any]) -> RewrittenCode:
-    source = function_source(func)
+    source = function_source(func, take=True)
     rewriter = StatementRewriter(source.file, func.__code__.co_freevars)
     definition = rewriter.function(source.node)
     _refuse_edited(func, source.node)

@@ -34,8 +34,8 @@ from tile_core.frontend.nodes import (
     text,
     with_,
 )
+from tile_core.frontend.places import Place
 from tile_core.frontend.rewrite_expressions import ExpressionRewriter
-from tile_core.frontend.tracer import Place
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "iadd",

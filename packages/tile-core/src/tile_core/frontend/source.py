@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +27,8 @@ class FunctionSource:
     node: ast.FunctionDef
 
 
-def function_source(func: Callable[..., Any]) -> FunctionSource:
-    """Find the definition of `func`.
+def function_source(func: Callable[..., Any], *, take: bool = False) -> FunctionSource:
+    """Find the definition of `func`. With `take` the node is the caller's to change, and is not handed out again.
 
     Raises:
         SourceUnavailableError: no source text is known, or it is not the one that was compiled.
@@ -40,16 +41,30 @@ def function_source(func: Callable[..., Any]) -> FunctionSource:
             remedy="put the function in a file; for exec, register the text first: linecache.cache[name] = "
             "(len(text), None, text.splitlines(True), name), with the `name` given to compile()",
         )
-    for node in _functions("".join(lines)):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
-            if _parameters(node) == _code_parameters(code):
-                return FunctionSource(code.co_filename, node)
-        elif isinstance(node, ast.AsyncFunctionDef) and _first_line(node) == code.co_firstlineno:
-            break
+    text = "".join(lines)
+    # In a fresh tree if the node was taken out of the one that is kept.
+    node = _definition(_functions(text), code) or _definition(_functions(text, fresh=True), code)
+    if node is not None:
+        if take:
+            _parsed[text].remove(node)
+        return FunctionSource(code.co_filename, node)
     raise SourceUnavailableError(
         f"line {code.co_firstlineno} of {code.co_filename} does not define {func.__qualname__} as it was compiled",
         remedy="decorate a plain `def`, not a lambda or an async function; if the file was edited, import it again",
     )
+
+
+def _definition(functions: list[Function], code: types.CodeType) -> ast.FunctionDef | None:
+    """The definition that `code` was compiled from."""
+    for node in functions:
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name == code.co_name
+            and _first_line(node) == code.co_firstlineno
+            and _parameters(node) == _code_parameters(code)
+        ):
+            return node
+    return None
 
 
 def _lines(file: str, module_globals: dict[str, Any]) -> list[str]:
@@ -84,13 +99,14 @@ def _command_line_program() -> str | None:
     return None
 
 
-_parsed: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_parsed: dict[str, list[Function]] = {}
 _KEPT = 64
 
 
-def _functions(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+def _functions(text: str, *, fresh: bool = False) -> list[Function]:
     found = _parsed.get(text)
-    if found is None:
+    if found is None or fresh:
         try:
             tree = ast.parse(text)
         except SyntaxError as error:
@@ -105,7 +121,7 @@ def _functions(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return found
 
 
-def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _first_line(node: Function) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
@@ -114,5 +130,5 @@ def _parameters(node: ast.FunctionDef) -> list[str]:
     return [argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
 
 
-def _code_parameters(code: Any) -> list[str]:
+def _code_parameters(code: types.CodeType) -> list[str]:
     return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])

@@ -9,14 +9,11 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.errors.base import SourceSpan
 from tile_core.errors.frontend import CallSignatureError, ControlFlowError, LoopUseError, MembershipError
 from tile_core.frontend import arith, binding
 from tile_core.frontend.builder import Position, current_builder
@@ -30,11 +27,11 @@ from tile_core.frontend.control import (
 )
 from tile_core.frontend.loops import LoopNest, serial
 from tile_core.frontend.markers import UNBOUND, Marker
+from tile_core.frontend.places import Place
 from tile_core.frontend.values import Expr, Value, pair, unwrap, wrap
 from tile_core.ir import regions
 from tile_core.ir.asserts import KERNEL_ASSERTION
 from tile_core.ir.ops import tile_op
-from tile_core.ir.spans import to_tvm
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -46,19 +43,6 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "is": operator.is_,
     "is not": operator.is_not,
 }
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a statement stands and the names that it binds."""
-
-    span: SourceSpan
-    targets: tuple[str, ...]
-
-    @cached_property
-    def tvm(self) -> ir.Span | None:
-        """The span as TVM keeps it."""
-        return to_tvm(self.span)
 
 
 class Tracer:
