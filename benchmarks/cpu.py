@@ -1,0 +1,426 @@
+"""The CPU backend beside torch: medians of alternating calls in one process, and their ratio.
+
+    python benchmarks/cpu.py [--quick] [--json] [--only TEXT]
+
+Every result is checked against torch in higher precision before it is timed. `must` and `aim` are the ratios, torch's
+time over ours, that the project set itself on two cores; a machine whose libraries use other instructions moves them.
+Torch and the kernels use their own default number of threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import tile_core as tl
+import tile_core.language as T
+
+Call = Callable[[], object]
+
+
+def gemm(M, N, K, dtype, out="float32", bm=128, bn=128, bk=64, epilogue=None):
+    """C = A @ B in `out`; with an epilogue, of C and a bias row."""
+    total = "int32" if dtype == "int8" else "float32"
+
+    @T.prim_func
+    def kernel(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), out)):
+        with T.Kernel(T.ceildiv(N, bn), T.ceildiv(M, bm)) as (bx, by):
+            a = T.alloc_shared((bm, bk), dtype)
+            b = T.alloc_shared((bk, bn), dtype)
+            c = T.alloc_fragment((bm, bn), total)
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, bk), num_stages=2):
+                T.copy(A[by * bm, k * bk], a)
+                T.copy(B[k * bk, bx * bn], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * bm, bx * bn])
+
+    @T.prim_func
+    def gelu(
+        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), bias: T.Tensor((N,), dtype), C: T.Tensor((M, N), out)
+    ):
+        with T.Kernel(T.ceildiv(N, bn), T.ceildiv(M, bm)) as (bx, by):
+            a = T.alloc_shared((bm, bk), dtype)
+            b = T.alloc_shared((bk, bn), dtype)
+            c = T.alloc_fragment((bm, bn), total)
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, bk), num_stages=2):
+                T.copy(A[by * bm, k * bk], a)
+                T.copy(B[k * bk, bx * bn], b)
+                T.gemm(a, b, c)
+            for i, j in T.Parallel(bm, bn):
+                c[i, j] = c[i, j] + bias[bx * bn + j]
+            for i, j in T.Parallel(bm, bn):
+                c[i, j] = c[i, j] * 0.5 * (1.0 + T.erf(c[i, j] * math.sqrt(0.5)))
+            T.copy(c, C[by * bm, bx * bn])
+
+    return gelu if epilogue == "gelu" else kernel
+
+
+def add(N, dtype, block=4096):
+    """C = A + B."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((N,), dtype), B: T.Tensor((N,), dtype), C: T.Tensor((N,), dtype)):
+        with T.Kernel(T.ceildiv(N, block)) as bx:
+            for i in T.Parallel(block):
+                C[bx * block + i] = A[bx * block + i] + B[bx * block + i]
+
+    return kernel
+
+
+def softmax(M, N):
+    """Softmax over the last axis, one row a block."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((M, N), "float32"), Y: T.Tensor((M, N), "float32")):
+        with T.Kernel(M) as bx:
+            x = T.alloc_fragment((1, N), "float32")
+            largest = T.alloc_fragment((1,), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            T.copy(X[bx, 0], x)
+            T.reduce_max(x, largest, dim=1)
+            for i, j in T.Parallel(1, N):
+                x[i, j] = T.exp(x[i, j] - largest[i])
+            T.reduce_sum(x, total, dim=1)
+            for i, j in T.Parallel(1, N):
+                Y[bx + i, j] = x[i, j] / total[i]
+
+    return kernel
+
+
+def rms_norm(M, N, eps=1e-6):
+    """X / sqrt(mean(X²) + eps) * W, one row a block."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((M, N), "float32"), W: T.Tensor((N,), "float32"), Y: T.Tensor((M, N), "float32")):
+        with T.Kernel(M) as bx:
+            x = T.alloc_fragment((1, N), "float32")
+            square = T.alloc_fragment((1, N), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            T.copy(X[bx, 0], x)
+            for i, j in T.Parallel(1, N):
+                square[i, j] = x[i, j] * x[i, j]
+            T.reduce_sum(square, total, dim=1)
+            for i, j in T.Parallel(1, N):
+                Y[bx + i, j] = x[i, j] * T.rsqrt(total[i] / N + eps) * W[j]
+
+    return kernel
+
+
+def attention(H, S, D, dtype, causal, bq=64, bk=64):
+    """softmax(Q K^T / sqrt(D)) V for H heads, keys beyond a query hidden when `causal`."""
+    scale = 1.0 / math.sqrt(D)
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((H, S, D), dtype),
+        K: T.Tensor((H, S, D), dtype),
+        V: T.Tensor((H, S, D), dtype),
+        Out: T.Tensor((H, S, D), dtype),
+    ):
+        with T.Kernel(T.ceildiv(S, bq), H) as (bx, h):
+            q = T.alloc_shared((bq, D), dtype)
+            k = T.alloc_shared((bk, D), dtype)
+            v = T.alloc_shared((bk, D), dtype)
+            s = T.alloc_fragment((bq, bk), "float32")
+            p = T.alloc_shared((bq, bk), dtype)
+            o = T.alloc_fragment((bq, D), "float32")
+            largest = T.alloc_fragment((bq,), "float32")
+            before = T.alloc_fragment((bq,), "float32")
+            total = T.alloc_fragment((bq,), "float32")
+            part = T.alloc_fragment((bq,), "float32")
+            T.copy(Q[h, bx * bq, 0], q)
+            T.clear(o)
+            T.clear(total)
+            T.fill(largest, -T.infinity("float32"))
+            blocks = T.ceildiv((bx + 1) * bq, bk) if causal else T.ceildiv(S, bk)
+            for t in T.Pipelined(blocks, num_stages=2):
+                T.copy(K[h, t * bk, 0], k)
+                T.copy(V[h, t * bk, 0], v)
+                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+                for i, j in T.Parallel(bq, bk):
+                    if causal:
+                        s[i, j] = T.Select(bx * bq + i >= t * bk + j, s[i, j] * scale, -T.infinity("float32"))
+                    else:
+                        s[i, j] = s[i, j] * scale
+                T.copy(largest, before)
+                T.reduce_max(s, largest, dim=1, clear=False)
+                for i, j in T.Parallel(bq, bk):
+                    s[i, j] = T.exp(s[i, j] - largest[i])
+                T.reduce_sum(s, part, dim=1)
+                for i in T.Parallel(bq):
+                    before[i] = T.exp(before[i] - largest[i])
+                for i in T.Parallel(bq):
+                    total[i] = total[i] * before[i] + part[i]
+                for i, j in T.Parallel(bq, D):
+                    o[i, j] = o[i, j] * before[i]
+                T.copy(s, p)
+                T.gemm(p, v, o)
+            for i, j in T.Parallel(bq, D):
+                o[i, j] = o[i, j] / total[i]
+            T.copy(o, Out[h, bx * bq, 0])
+
+    return kernel
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row of the table. `work` is in floating-point operations or bytes, as `unit` says."""
+
+    name: str
+    must: float
+    aim: float
+    program: Callable[[], object]
+    inputs: Callable[[], tuple[torch.Tensor, ...]]
+    output: Callable[[], torch.Tensor]
+    reference: Callable[..., torch.Tensor]
+    peer: Callable[..., object]
+    tolerance: float
+    work: float
+    unit: str
+
+
+def gemm_row(M, N, K, dtype, must, aim, peer=None, dynamic=False):
+    """A matrix product against `torch.mm`, or `peer`."""
+    kind = getattr(torch, dtype)
+    whole = dtype == "int8"
+    out = "int32" if whole else "float32"
+
+    def program():
+        sizes = tuple(T.dynamic(name) for name in "MNK") if dynamic else (M, N, K)
+        return gemm(*sizes, dtype, out)
+
+    def matrix(rows, columns):
+        return torch.randint(-100, 100, (rows, columns), dtype=kind) if whole else torch.randn(rows, columns).to(kind)
+
+    return Workload(
+        name=f"GEMM {dtype} {M}×{N}×{K}" + (" dynamic" if dynamic else ""),
+        must=must,
+        aim=aim,
+        program=program,
+        inputs=lambda: (matrix(M, K), matrix(K, N)),
+        output=lambda: torch.empty(M, N, dtype=getattr(torch, out)),
+        reference=lambda a, b: a.double() @ b.double(),
+        peer=peer or (lambda a, b, spare: torch.mm(a, b)),
+        tolerance=0.0 if whole else 2e-6 * math.sqrt(K),
+        work=2.0 * M * N * K,
+        unit="GFLOP/s",
+    )
+
+
+def add_row(N, dtype, must, aim):
+    """A vector addition against `torch.add`."""
+    kind = getattr(torch, dtype)
+    return Workload(
+        name=f"add {dtype} 2^24{f'+{N - 2**24}' if N != 2**24 else ''}" if N >= 2**24 else f"add {dtype} {N}",
+        must=must,
+        aim=aim,
+        program=lambda: add(N, dtype),
+        inputs=lambda: (torch.randn(N).to(kind), torch.randn(N).to(kind)),
+        output=lambda: torch.empty(N, dtype=kind),
+        reference=lambda a, b: (a + b).double(),
+        peer=lambda a, b, spare: torch.add(a, b, out=spare),
+        tolerance=0.0,
+        work=3.0 * N * kind.itemsize,
+        unit="GB/s",
+    )
+
+
+def row_wise(name, M, N, must, aim, program, reference, peer, weights=False):
+    """A function of rows of a float32 matrix."""
+    return Workload(
+        name=f"{name} float32 {M}×{N}",
+        must=must,
+        aim=aim,
+        program=lambda: program(M, N),
+        inputs=lambda: (torch.randn(M, N), *([torch.randn(N)] if weights else [])),
+        output=lambda: torch.empty(M, N),
+        reference=reference,
+        peer=peer,
+        tolerance=2e-6,
+        work=2.0 * M * N * 4,
+        unit="GB/s",
+    )
+
+
+def attention_row(H, S, D, dtype, causal, must, aim):
+    """Attention against torch's fused one."""
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    kind = getattr(torch, dtype)
+    return Workload(
+        name=f"attention {dtype} {'causal' if causal else 'full'} H{H} S{S} D{D}",
+        must=must,
+        aim=aim,
+        program=lambda: attention(H, S, D, dtype, causal),
+        inputs=lambda: tuple(torch.randn(H, S, D).to(kind) for _ in range(3)),
+        output=lambda: torch.empty(H, S, D, dtype=kind),
+        reference=lambda q, k, v: sdpa(q.double(), k.double(), v.double(), is_causal=causal),
+        peer=lambda q, k, v, spare: sdpa(q[None], k[None], v[None], is_causal=causal),
+        tolerance=2.0**-7 if dtype == "bfloat16" else 1e-5,
+        work=4.0 * H * S * S * D / (2 if causal else 1),
+        unit="GFLOP/s",
+    )
+
+
+def gelu_row(n, must, aim):
+    """A fused linear layer against torch's two calls."""
+    gelu = torch.nn.functional.gelu
+    return Workload(
+        name=f"GEMM+bias+GELU float32 {n}³",
+        must=must,
+        aim=aim,
+        program=lambda: gemm(n, n, n, "float32", epilogue="gelu"),
+        inputs=lambda: (torch.randn(n, n), torch.randn(n, n) / math.sqrt(n), torch.randn(n)),
+        output=lambda: torch.empty(n, n),
+        reference=lambda a, b, bias: gelu(a.double() @ b.double() + bias.double()),
+        peer=lambda a, b, bias, spare: gelu(torch.addmm(bias, a, b)),
+        tolerance=2e-5,
+        work=2.0 * n**3,
+        unit="GFLOP/s",
+    )
+
+
+def workloads() -> Iterator[Workload]:
+    """All rows, in the order of the table."""
+    rms = torch.nn.functional.rms_norm
+    for shape in ((1024,) * 3, (2048,) * 3, (1000, 1003, 999)):
+        yield gemm_row(*shape, "float32", 1.7, 2.3)
+    yield gemm_row(1000, 1003, 999, "float32", 1.7, 2.3, dynamic=True)
+    for n in (1024, 2048):
+        yield gemm_row(n, n, n, "bfloat16", 0.95, 1.1)
+    yield gemm_row(1024, 1024, 1024, "int8", 0.8, 1.0, peer=lambda a, b, spare: torch._int_mm(a, b))
+    yield gemm_row(1024, 1024, 1024, "float16", 50.0, 100.0)
+    yield add_row(2**24, "float32", 1.0, 1.25)
+    yield add_row(2**24 + 1, "float32", 1.0, 1.25)
+    yield add_row(2**24, "bfloat16", 1.0, 1.25)
+    for columns, must, aim in ((4096, 1.0, 1.1), (1003, 0.9, 1.05)):
+        yield row_wise(
+            "softmax",
+            4096,
+            columns,
+            must,
+            aim,
+            softmax,
+            lambda x: torch.softmax(x.double(), 1),
+            lambda x, spare: torch.softmax(x, 1, out=spare),
+        )
+    for columns, must, aim in ((4096, 8.0, 12.0), (1003, 2.0, 2.7)):
+        yield row_wise(
+            "RMSNorm",
+            4096,
+            columns,
+            must,
+            aim,
+            rms_norm,
+            lambda x, w: rms(x.double(), (x.shape[1],), w.double(), 1e-6),
+            lambda x, w, spare: rms(x, (x.shape[1],), w, 1e-6),
+            weights=True,
+        )
+    for dtype, bars in (("float32", ((2.0, 2.5), (2.3, 2.9))), ("bfloat16", ((3.5, 4.4), (4.0, 5.2)))):
+        for causal, (must, aim) in zip((False, True), bars, strict=True):
+            yield attention_row(8, 2048, 64, dtype, causal, must, aim)
+    yield gelu_row(2048, 1.7, 2.3)
+
+
+def milliseconds(call: Call) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e3
+
+
+def medians(ours: Call, peer: Call, seconds: float) -> tuple[float, float]:
+    """Medians of alternating calls for about `seconds`, five pairs at least."""
+    ours()
+    once = milliseconds(ours) + milliseconds(peer)
+    rounds = max(5, min(200, int(seconds * 1e3 / once)))
+    times = [(milliseconds(ours), milliseconds(peer)) for _ in range(rounds)]
+    mine, theirs = zip(*times, strict=True)
+    return statistics.median(mine), statistics.median(theirs)
+
+
+def measure(workload: Workload, seconds: float) -> dict[str, object]:
+    """Compile, check and time one workload."""
+    torch.manual_seed(0)
+    program = workload.program()
+    start = time.perf_counter()
+    kernel = tl.compile(program, target="cpu")
+    compile_ms = (time.perf_counter() - start) * 1e3
+    inputs, output, spare = workload.inputs(), workload.output(), workload.output()
+    kernel(*inputs, output)
+    expected = workload.reference(*inputs).double()
+    error = (output.double() - expected).abs().max().item() / max(expected.abs().max().item(), 1e-30)
+    mine, theirs = medians(lambda: kernel(*inputs, output), lambda: workload.peer(*inputs, spare), seconds)
+    return {
+        "name": workload.name,
+        "ms": mine,
+        "torch_ms": theirs,
+        "ratio": theirs / mine,
+        "must": workload.must,
+        "aim": workload.aim,
+        "rate": workload.work / mine / 1e6,
+        "unit": workload.unit,
+        "error": error,
+        "right": error <= workload.tolerance,
+        "compile_ms": compile_ms,
+    }
+
+
+def row(result: dict[str, object]) -> tuple[str, ...]:
+    """The cells of one result."""
+    ratio, must, aim = (float(result[key]) for key in ("ratio", "must", "aim"))
+    colour = "green" if ratio >= aim else "yellow" if ratio >= must else "red"
+    error = f"{result['error']:.1e}"
+    return (
+        str(result["name"]),
+        f"{result['ms']:.3f}",
+        f"{result['torch_ms']:.3f}",
+        f"{result['rate']:.0f} {result['unit']}",
+        f"[{colour}]{ratio:.2f}[/{colour}]",
+        f"{must:g} / {aim:g}",
+        error if result["right"] else f"[red]{error}[/red]",
+        f"{result['compile_ms']:.0f}",
+    )
+
+
+def main() -> int:
+    """The command line; the exit status is 1 if a result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a fifth of the time for each row")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
+    parser.add_argument("--only", default="", help="rows whose name contains this text")
+    options = parser.parse_args()
+    console = Console(stderr=options.json, width=None if sys.stdout.isatty() else 140)
+    results = []
+    with console.status("preparing") as status:
+        for workload in workloads():
+            if options.only in workload.name:
+                status.update(workload.name)
+                results.append(measure(workload, 0.4 if options.quick else 2.0))
+    if options.json:
+        print(
+            json.dumps({"threads": torch.get_num_threads(), "torch": torch.__version__, "results": results}, indent=2)
+        )
+    else:
+        table = Table("workload", "ms", "torch ms", "rate", "torch / ours", "must / aim", "error", "compile ms")
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for result in results:
+            table.add_row(*row(result))
+        console.print(table)
+    return 0 if all(result["right"] for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
