@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tile_core.testing.fuzz", description=__doc__)
     parser.add_argument("--target", required=True, help="the target that is compared with the interpreter")
-    parser.add_argument("--printer", help="target=module:function, whose code is printed as well")
+    parser.add_argument("--printer", help="target=module:language, whose code is printed as well")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200, help="how many programs")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")

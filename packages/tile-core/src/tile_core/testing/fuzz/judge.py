@@ -27,6 +27,7 @@ from tile_core.jit.kernel import JITKernel
 from tile_core.passes.lower import lower
 from tile_core.passes.verify import verify
 from tile_core.plugins.manager import backend, resolve
+from tile_core.printer.simt import print_kernel
 from tile_core.settings import settings
 from tile_core.targets import select_target
 from tile_core.testing.fuzz.arguments import fitted
@@ -104,8 +105,8 @@ class _Observed:
 class Judge:
     """Judges programs on `target`. At most `calls` kernel calls of a program are observed.
 
-    `printer` is a target whose code is also printed, not compiled, and the function that prints a kernel of it, as
-    `"target=module:function"`. `at` is told the stage that begins.
+    `printer` is a target whose code is also printed, not compiled, and the language of its printer, as
+    `"target=module:language"`. `at` is told the stage that begins.
     """
 
     target: str
@@ -239,14 +240,14 @@ def _is_undefined(error: BaseException) -> bool:
 
 def _printed(programs: list[Any], printer: str, file: str) -> Outcome | None:
     """Lower and print the programs; what went wrong."""
-    target, _, function = printer.partition("=")
+    target, _, language = printer.partition("=")
     request = CompileRequest(select_target(target))
     manifest = backend(request.target.backend)
     for program in programs:
         try:
             lowered, _ = lower(program, request, manifest, [(lambda name, func: None, _verified)])
             for kernel in split_launches(lowered).kernels:
-                resolve(function)(kernel, request.target)
+                print_kernel(kernel, resolve(language), request.target)
         except Exception as error:
             ended = _ended(error, target, file)
             if ended.failed:

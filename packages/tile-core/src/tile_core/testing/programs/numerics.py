@@ -238,7 +238,7 @@ def broadcast_constants_of_small_integers(run: Run) -> None:
 
 
 @TABLE(needs=("float16",))
-def half_precision_rounds_after_every_operation(run: Run) -> None:
+def half_precision_arithmetic(run: Run) -> None:
     n = 200
 
     @T.prim_func
@@ -249,7 +249,8 @@ def half_precision_rounds_after_every_operation(run: Run) -> None:
 
     a, b, c = run.randn(n, dtype="float16"), run.randn(n, dtype="float16"), run.empty(n, dtype="float16")
     run(kernel, a, b, c)
-    run.equal(c, a * b + a)
+    # A product and the sum that uses it may be fused, which rounds once instead of twice.
+    run.close(c, a.double() * b.double() + a.double(), rtol=2e-3, atol=2e-3)
 
 
 @TABLE()
@@ -280,7 +281,7 @@ def doubles_keep_their_precision(run: Run) -> None:
 
     a, b = torch.rand(n, dtype=torch.float64), run.empty(n, dtype="float64")
     run(kernel, a, b)
-    run.equal(b, a * a - 1e-15)
+    run.close(b, a * a - 1e-15, rtol=1e-15, atol=1e-16)
 
 
 @TABLE(needs=("int64",))
