@@ -1,17 +1,118 @@
-"""The conformance suite on a GPU."""
+"""What only a GPU can tell: the conformance suite, streams, graphs, unaligned views, several devices."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+from tile_core.errors import ArgumentDeviceError, KernelLaunchError
 from tile_core.testing import BackendConformance
 from tile_cuda.target import detect
 
 _found = detect()
+pytestmark = [pytest.mark.device, pytest.mark.skipif(not _found.available, reason=_found.reason)]
 
 
-@pytest.mark.device
-@pytest.mark.skipif(not _found.available, reason=_found.reason)
 class TestGpu(BackendConformance):
     target = "cuda"
     device = "cuda"
+
+
+def scale(n: int, factor: float = 2.0) -> Any:
+    """B = A * factor."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.float32), B: T.Tensor((n,), T.float32)):
+        with T.Kernel(T.ceildiv(n, 1024), threads=128) as bx:
+            for i in T.Parallel(1024):
+                B[bx * 1024 + i] = A[bx * 1024 + i] * factor
+
+    return kernel
+
+
+def test_launches_on_the_current_stream() -> None:
+    """A kernel that waits for its stream sees what was enqueued there before it, and nothing else waits for it."""
+    n = 1 << 20
+    kernel = tl.compile(scale(n), target="cuda")
+    a, b = torch.zeros(n, device="cuda"), torch.zeros(n, device="cuda")
+    kernel(a, b)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+        a.fill_(3.0)
+        kernel(a, b)
+        done = stream.record_event()
+    assert not done.query(), "the launch waited, or ran on another stream"
+    done.synchronize()
+    assert torch.equal(b, torch.full_like(b, 6.0))
+
+
+def test_is_captured_in_a_graph() -> None:
+    n = 5000
+    kernel = tl.compile(scale(n), target="cuda")
+    a, b = torch.randn(n, device="cuda"), torch.zeros(n, device="cuda")
+    kernel(a, b)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(a, b)
+    a.copy_(torch.randn(n))
+    b.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(b, a * 2)
+
+
+@pytest.mark.parametrize("start", [1, 2, 3, 5])
+def test_views_at_any_offset(start: int) -> None:
+    n = 4099
+    kernel = tl.compile(scale(n), target="cuda")
+    a, whole = torch.randn(n + start, device="cuda"), torch.full((n + start + 8,), 7.0, device="cuda")
+    kernel(a[start:], whole[start : start + n])
+    assert torch.equal(whole[start : start + n], a[start:] * 2)
+    assert torch.equal(whole[:start], torch.full_like(whole[:start], 7.0))
+    assert torch.equal(whole[start + n :], torch.full_like(whole[start + n :], 7.0))
+
+
+def test_outputs_are_made_on_the_inputs_device() -> None:
+    kernel = tl.compile(scale(100), target="cuda", out_idx=[-1])
+    a = torch.randn(100, device="cuda")
+    b = kernel(a)
+    assert b.device == a.device
+    assert torch.equal(b, a * 2)
+
+
+def test_tensors_of_the_host_are_refused() -> None:
+    kernel = tl.compile(scale(100), target="cuda")
+    with pytest.raises(ArgumentDeviceError):
+        kernel(torch.randn(100), torch.zeros(100, device="cuda"))
+
+
+def test_a_refused_launch_says_why() -> None:
+    rows = 70_000  # the y axis of a grid has at most 65535 blocks
+
+    @T.prim_func
+    def kernel(A: T.Tensor((rows,), T.float32)):
+        with T.Kernel(1, rows, threads=32) as (bx, by):
+            A[by] = 1.0
+
+    compiled = tl.compile(kernel, target="cuda")
+    with pytest.raises(KernelLaunchError, match="INVALID_VALUE"):
+        compiled(torch.zeros(rows, device="cuda"))
+    torch.cuda.synchronize()
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_runs_on_the_device_of_its_tensors() -> None:
+    kernel = tl.compile(scale(3000), target="cuda")
+    for device in ("cuda:1", "cuda:0", "cuda:1"):
+        a, b = torch.randn(3000, device=device), torch.zeros(3000, device=device)
+        kernel(a, b)
+        assert torch.equal(b, a * 2)
+    with pytest.raises(ArgumentDeviceError):
+        kernel(torch.randn(3000, device="cuda:0"), torch.zeros(3000, device="cuda:1"))
