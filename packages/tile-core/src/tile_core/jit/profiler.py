@@ -61,8 +61,8 @@ class Profiler:
         if param.per_storage > 1 and shape:
             shape[-1] = int(shape[-1] or 0) // param.per_storage
         dtype = as_dtype(param.dtype)
-        values = _values(torch, self.supply_type, dtype, shape, generator)
-        return values.to(dtype.torch).to(self.kernel.device)
+        made = values(torch, self.supply_type, dtype, shape, generator)
+        return made.to(dtype.torch).to(self.kernel.device)
 
     def do_bench(
         self,
@@ -155,7 +155,8 @@ class Profiler:
         return listed(result) if self.kernel.out_idx else tensors
 
 
-def _values(torch: Any, supply: TensorSupplyType, dtype: DType, shape: Sequence[Any], generator: Any) -> Any:
+def values(torch: Any, supply: TensorSupplyType, dtype: DType, shape: Sequence[Any], generator: Any) -> Any:
+    """A tensor of the shape, in a dtype of torch's choice, that `supply` fills."""
     auto = TensorSupplyType.Randn if dtype.is_float else TensorSupplyType.Integer
     kind = auto if supply is TensorSupplyType.Auto else supply
     if kind is TensorSupplyType.Integer:
