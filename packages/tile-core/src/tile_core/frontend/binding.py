@@ -45,9 +45,17 @@ def bound(name: str, value: Any) -> Any:
         return value
     if not isinstance(value, Expr) or isinstance(value, Var) or _is_constant(value.ir):
         return value
+    return held(name, value)
+
+
+def held(name: str, value: Expr) -> Expr:
+    """The value that an expression has now: a `Bind`, except where no statement can stand.
+
+    On the host and in an expression that may not be evaluated it stays the expression, which is refused where it is used after a write.
+    """
     builder = current_builder()
-    if builder.kernel is None and not isinstance(value, VarCell | Element):
-        return value
+    if builder.in_expression or (builder.kernel is None and not isinstance(value, VarCell | Element)):
+        return Expr(value.ir)
     return Var(builder.bind(name, value.ir))
 
 
@@ -170,9 +178,7 @@ def settled(name: str, value: Any) -> Any:
     """An argument passed by value: an expression is evaluated once, a variable is read; an element stays a place."""
     if isinstance(value, Element) or not isinstance(value, Expr):
         return value
-    if isinstance(value, VarCell):
-        return Var(current_builder().bind(name, value.ir))
-    return bound(name, value)
+    return held(name, value) if isinstance(value, VarCell) else bound(name, value)
 
 
 __all__ = [

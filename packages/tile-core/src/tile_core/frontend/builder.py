@@ -183,6 +183,11 @@ class Builder:
         """An exception leaves a region that is half traced, from the current statement."""
         self.broken = self.broken or (error, self.source_span)
 
+    @property
+    def in_expression(self) -> bool:
+        """Whether what is traced may not be evaluated at run time."""
+        return self._expression_only > 0
+
     def bind(self, name: str, value: ir.Expr) -> ir.Var:
         """Bind an expression to an immutable variable."""
         return self.define(self.unique_name(name), value)
