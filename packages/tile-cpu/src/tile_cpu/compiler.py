@@ -52,15 +52,15 @@ def _each(step: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Step:
 
 _STEPS: tuple[Step, ...] = (
     _each(WidenOffsets()),
-    transform.FlattenBuffer(),
-    _each(SimplifyIndices()),
     _each(LegalizeNarrowFloats()),
     _each(LegalizeFloatToInt()),
     _each(LegalizeDivision()),
     _each(HoistLets()),
     _each(WrapIntegers()),
-    transform.ConvertSSA(),
+    transform.FlattenBuffer(),
+    _each(SimplifyIndices()),
     transform.UnrollLoop(),
+    transform.ConvertSSA(),
     transform.LowerTVMBuiltin(),
     transform.LowerIntrin(),
 )

@@ -20,6 +20,8 @@ from tile_core.ir import visit
 from tile_core.ir.integers import is_index_arithmetic
 
 LIKELY = "prim.likely"
+LONGEST_NAME = 64
+"""How many nodes the value of a name may have to be known to the analyzer."""
 
 
 def unmarked(condition: ir.Expr) -> ir.Expr:
@@ -54,6 +56,7 @@ class Ranges:
 
     def __init__(self, func: tirx.PrimFunc) -> None:
         self.analyzer = Analyzer()
+        self._sizes: dict[ir.Var, int] = {}
         for param in func.params:
             if tirx.buffer.is_buffer_var(param):
                 self.declare(param)
@@ -71,9 +74,27 @@ class Ranges:
             self.analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent), True)
 
     def bind(self, bind: S.Bind) -> None:
-        """Learn the value of an immutable name."""
-        if is_index_arithmetic(bind.value) and not reads_memory(bind.value):
+        """Learn the value of an immutable name.
+
+        The analyzer replaces names by their values, so names of long arithmetic teach it nothing: a chain of them would
+        grow exponentially.
+        """
+        if not is_index_arithmetic(bind.value) or reads_memory(bind.value):
+            return
+        self._sizes[bind.var] = self._size(bind.value)
+        if self._sizes[bind.var] <= LONGEST_NAME:
             self.analyzer.bind(bind.var, bind.value, True)
+
+    def _size(self, expr: ir.Expr) -> int:
+        """The nodes of `expr` with the known names replaced by their values."""
+        nodes = 0
+
+        def count(node: ir.Expr) -> None:
+            nonlocal nodes
+            nodes += self._sizes.get(node, 1) if isinstance(node, ir.Var) else 1
+
+        visit.walk(expr, (ir.Expr, count))
+        return nodes
 
     @contextmanager
     def assume(self, *conditions: ir.Expr) -> Iterator[None]:

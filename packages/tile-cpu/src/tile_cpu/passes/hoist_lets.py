@@ -1,13 +1,18 @@
-"""Turn `let` expressions into names bound by statements.
+"""Keep values that have a name in variables on the stack, where LLVM promotes them to registers.
 
-TVM's code generator refuses a `let` whose value contains another one: its analyzer then meets the inner name twice. A
-`let` in a branch of `if_then_else` must stay there, because the branch may not be evaluated; inside of it, the names
-are put in a chain.
+TVM's analyzer, which its passes and its code generator carry along, replaces every bound name by its value. A chain
+of names that use each other twice grows exponentially there, and a `let` inside the value of another one is refused.
+So `let` expressions and names of data become stores to a cell and loads from it, in front of the statement that uses
+them. Names of short index arithmetic, of addresses and of masks stay bound: the analyzer needs the first, and has no
+form for the others.
+
+A `let` in a branch of `if_then_else` may not be evaluated outside of it: such a choice becomes an `if` statement.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -18,6 +23,11 @@ from tile_core.ir import visit
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.legalize_bounds import IF_THEN_ELSE
+from tile_core.passes.ranges import reads_memory
+from tile_cpu.passes.plan_memory import ON_STACK
+
+INDEX_SIZE = 64
+"""How many nodes the value of a bound index may have with all names in it replaced."""
 
 
 @dataclass(frozen=True)
@@ -28,72 +38,154 @@ class HoistLets:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext | None = None) -> tirx.PrimFunc:
         """The function after this pass."""
-        body = visit.mutate(
-            func.body,
-            (S.BufferStore, _store),
-            (S.Evaluate, lambda stmt, _: _with(stmt, lambda names: S.Evaluate(names.of(stmt.value), stmt.span))),
-            (S.Bind, lambda stmt, _: _with(stmt, lambda names: S.Bind(stmt.var, names.of(stmt.value), stmt.span))),
-            (S.IfThenElse, _branch),
-            (S.For, _loop),
-        )
-        return func.with_body(body, func.span)
+        return func.with_body(_Hoister().statement(func.body), func.span)
 
 
-class _Names:
-    """The names bound so far in front of one statement."""
+@dataclass
+class _Prefix:
+    """Statements that go in front of the one whose expressions are being rewritten."""
 
+    stmts: list[S.Stmt] = field(default_factory=list)
+
+
+class _Hoister:
     def __init__(self) -> None:
-        self.binds: dict[ir.Var, ir.Expr] = {}
+        self._values: dict[ir.Var, ir.Expr] = {}
+        self._sizes: dict[ir.Var, int] = {}
 
-    def of(self, expr: ir.Expr) -> ir.Expr:
-        """`expr` with its `let`s moved to `binds`."""
-        return visit.mutate(expr, (E.Let, self._let), (ir.Call, self._call))
+    def statement(self, stmt: S.Stmt) -> S.Stmt:
+        return visit.mutate(
+            stmt,
+            (S.SeqStmt, self._sequence),
+            (S.Bind, self._bind),
+            (S.BufferStore, self._store),
+            (S.Evaluate, self._evaluate),
+            (S.IfThenElse, self._branch),
+            (S.For, self._loop),
+            (S.AssertStmt, self._assertion),
+            (ir.Var, lambda var, _: self._values.get(var, var)),
+        )
 
-    def _let(self, let: E.Let, mutator: Any) -> ir.Expr:
-        if let.var not in self.binds:
-            self.binds[let.var] = mutator.mutate(let.value)
+    def _sequence(self, seq: S.SeqStmt, mutator: Any) -> S.Stmt:
+        return visit.sequence([mutator.mutate(stmt) for stmt in seq.seq], seq.span)
+
+    def _bind(self, stmt: S.Bind, _mutator: Any) -> S.Stmt:
+        prefix = _Prefix()
+        value = self._expression(stmt.value, prefix)
+        if self._stays_bound(stmt.var, value):
+            prefix.stmts.append(S.Bind(stmt.var, value, stmt.span))
+        else:
+            self._put(stmt.var, value, prefix)
+        return visit.sequence(prefix.stmts, stmt.span)
+
+    def _store(self, store: S.BufferStore, _mutator: Any) -> S.Stmt:
+        def rewrite(of: Callable[[ir.Expr], ir.Expr]) -> S.Stmt:
+            return rebuild.store(store, value=of(store.value), indices=[of(index) for index in store.indices])
+
+        return self._prefixed(store, rewrite)
+
+    def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
+        return self._prefixed(stmt, lambda of: S.Evaluate(of(stmt.value), stmt.span))
+
+    def _branch(self, branch: S.IfThenElse, mutator: Any) -> S.Stmt:
+        then = mutator.mutate(branch.then_case)
+        otherwise = None if branch.else_case is None else mutator.mutate(branch.else_case)
+        return self._prefixed(branch, lambda of: S.IfThenElse(of(branch.condition), then, otherwise, branch.span))
+
+    def _loop(self, loop: S.For, mutator: Any) -> S.Stmt:
+        body = mutator.mutate(loop.body)
+        return self._prefixed(loop, lambda of: rebuild.loop(loop, min=of(loop.min), extent=of(loop.extent), body=body))
+
+    def _assertion(self, stmt: S.AssertStmt, _mutator: Any) -> S.Stmt:
+        return self._prefixed(
+            stmt, lambda of: S.AssertStmt(of(stmt.condition), stmt.error_kind, list(stmt.message_parts), stmt.span)
+        )
+
+    def _prefixed(self, stmt: S.Stmt, rewrite: Callable[[Callable[[ir.Expr], ir.Expr]], S.Stmt]) -> S.Stmt:
+        prefix = _Prefix()
+        rewritten = rewrite(lambda expr: self._expression(expr, prefix))
+        return visit.sequence([*prefix.stmts, rewritten], stmt.span)
+
+    def _expression(self, expr: ir.Expr, prefix: _Prefix) -> ir.Expr:
+        return visit.mutate(
+            expr,
+            (E.Let, lambda let, mutator: self._let(let, mutator, prefix)),
+            (ir.Call, lambda call, mutator: self._call(call, mutator, prefix)),
+            (ir.Var, lambda var, _: self._values.get(var, var)),
+        )
+
+    def _let(self, let: E.Let, mutator: Any, prefix: _Prefix) -> ir.Expr:
+        if let.var not in self._values or not _is_cell_of(self._values[let.var], prefix):
+            self._put(let.var, mutator.mutate(let.value), prefix)
         return mutator.mutate(let.body)
 
-    def _call(self, call: ir.Call, mutator: Any) -> ir.Expr:
-        if not (isinstance(call.op, ir.Op) and call.op.name == IF_THEN_ELSE):
+    def _call(self, call: ir.Call, mutator: Any, prefix: _Prefix) -> ir.Expr:
+        chooses = isinstance(call.op, ir.Op) and call.op.name == IF_THEN_ELSE
+        if not chooses or not any(visit.collect(side, E.Let) for side in call.args[1:]):
             return mutator.default_mutate(call)
-        condition, *sides = call.args
-        chained = [_chained(side, self.binds) for side in sides]
-        return ir.Call(call.op, [mutator.mutate(condition), *chained], ret_ty=call.ty, span=call.span)
+        condition = mutator.mutate(call.args[0])
+        result = _cell("chosen", call.ty)
+        prefix.stmts.append(_declared(result))
+        sides = []
+        for side in call.args[1:]:
+            inner = _Prefix()
+            inner.stmts.append(_assigned(result, self._expression(side, inner)))
+            sides.append(visit.sequence(inner.stmts))
+        prefix.stmts.append(S.IfThenElse(condition, *sides))
+        return _read(result)
+
+    def _put(self, var: ir.Var, value: ir.Expr, prefix: _Prefix) -> None:
+        """Keep `value` in a cell that stands for `var` from here on; a mask is put where it is used."""
+        if str(value.ty.dtype).startswith("bool"):
+            self._values[var] = value
+            return
+        cell = _cell(str(var.name), value.ty)
+        prefix.stmts += [_declared(cell), _assigned(cell, value)]
+        self._values[var] = _read(cell)
+
+    def _stays_bound(self, var: ir.Var, value: ir.Expr) -> bool:
+        if not isinstance(var.ty, ir.PrimType) or str(var.ty.dtype) == "handle":
+            return True
+        if str(var.ty.dtype) not in ("int32", "int64", "bool"):
+            return False
+        if _is_argument(value):
+            return True
+        if reads_memory(value):
+            return False
+        nodes = 0
+
+        def count(node: Any) -> None:
+            nonlocal nodes
+            nodes += self._sizes.get(node, 1) if isinstance(node, ir.Var) else 1
+
+        visit.walk(value, (ir.Expr, count))
+        self._sizes[var] = nodes
+        return nodes <= INDEX_SIZE
 
 
-def _chained(expr: ir.Expr, known: dict[ir.Var, ir.Expr]) -> ir.Expr:
-    names = _Names()
-    names.binds = dict(known)
-    body = names.of(expr)
-    for var, value in reversed(list(names.binds.items())[len(known) :]):
-        body = E.Let(var, value, body)
-    return body
+def _is_argument(value: ir.Expr) -> bool:
+    """Whether `value` is one that the host packed: the types of buffers may name it."""
+    inner = value.value if isinstance(value, E.Cast) else value
+    return isinstance(inner, ir.Call) and getattr(inner.op, "name", "") == "tirx.tvm_struct_get"
 
 
-def _with(stmt: S.Stmt, rewrite: Any) -> S.Stmt:
-    names = _Names()
-    rewritten = rewrite(names)
-    binds = [S.Bind(var, value, stmt.span) for var, value in names.binds.items()]
-    return visit.sequence([*binds, rewritten], stmt.span)
+def _is_cell_of(value: ir.Expr, prefix: _Prefix) -> bool:
+    """Whether `value` is a cell that was declared for the statement at hand: an expression that occurs twice."""
+    declared = [stmt.buffer for stmt in prefix.stmts if isinstance(stmt, S.AllocBuffer)]
+    return isinstance(value, ir.TensorLoad) and any(value.source.same_as(buffer) for buffer in declared)
 
 
-def _store(store: S.BufferStore, _mutator: Any) -> S.Stmt:
-    def rewrite(names: _Names) -> S.Stmt:
-        indices = [names.of(index) for index in store.indices]
-        return rebuild.store(store, value=names.of(store.value), indices=indices)
-
-    return _with(store, rewrite)
+def _cell(name: str, ty: Any) -> ir.Var:
+    return tirx.decl_buffer((1,), str(ty.dtype), name, layout=None)
 
 
-def _branch(branch: S.IfThenElse, mutator: Any) -> S.Stmt:
-    then = mutator.mutate(branch.then_case)
-    otherwise = None if branch.else_case is None else mutator.mutate(branch.else_case)
-    return _with(branch, lambda names: S.IfThenElse(names.of(branch.condition), then, otherwise, branch.span))
+def _declared(cell: ir.Var) -> S.Stmt:
+    return S.AllocBuffer(cell, annotations={ON_STACK: E.IntImm("bool", 1)})
 
 
-def _loop(loop: S.For, mutator: Any) -> S.Stmt:
-    body = mutator.mutate(loop.body)
-    return _with(
-        loop, lambda names: rebuild.loop(loop, min=names.of(loop.min), extent=names.of(loop.extent), body=body)
-    )
+def _assigned(cell: ir.Var, value: ir.Expr) -> S.Stmt:
+    return S.BufferStore(cell, value, [E.IntImm("int32", 0)])
+
+
+def _read(cell: ir.Var) -> ir.Expr:
+    return tirx.BufferLoad(cell, [E.IntImm("int32", 0)])
