@@ -98,7 +98,7 @@ def test_a_refused_launch_says_why() -> None:
 
     @T.prim_func
     def kernel(A: T.Tensor((rows,), T.float32)):
-        with T.Kernel(1, rows, threads=32) as (bx, by):
+        with T.Kernel(1, rows, threads=32) as (_bx, by):
             A[by] = 1.0
 
     compiled = tl.compile(kernel, target="cuda")

@@ -35,7 +35,7 @@ def test_a_thread_runs_what_the_table_says_it_owns(mapping) -> None:
         for step in product(*map(range, mapping.steps)):
             values = {thread: t, **dict(zip(steps, step, strict=True))}
             for lane in range(mapping.vector):
-                guards = mapping.guards(thread, steps, index, lane + 1)
+                guards = mapping.guards(thread, steps, index, lane, lane)
                 if not all(evaluate(guard, values) for guard in guards):
                     continue
                 at = [int(evaluate(i, values)) for i in index]

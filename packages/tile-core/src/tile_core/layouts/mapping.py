@@ -18,7 +18,7 @@ from tvm.ir.prim import expr as E
 from tile_core.layouts.fragment import Fragment
 from tile_core.layouts.parallel import parallel_fragment
 
-Width: TypeAlias = int | ir.Expr
+Lane: TypeAlias = int | ir.Expr
 
 
 def ceildiv(a: Any, b: int) -> Any:
@@ -39,6 +39,11 @@ class Mapping(Protocol):
         ...
 
     @property
+    def shift(self) -> ir.Var | None:
+        """By how many iterations the first unit begins before the nest."""
+        ...
+
+    @property
     def extents(self) -> tuple[Any, ...]:
         """Extents of the mapped axes."""
         ...
@@ -52,8 +57,10 @@ class Mapping(Protocol):
         """The iteration of lane 0 of a unit; lane `l` adds `l` to the last index."""
         ...
 
-    def guards(self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], width: Width) -> list[ir.Expr]:
-        """What must hold for the first `width` lanes of a unit (a number or an expression) to be iterations."""
+    def guards(
+        self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], first: Lane, last: Lane
+    ) -> list[ir.Expr]:
+        """What must hold for the lanes `first` to `last` of the unit at `index` to be iterations."""
         ...
 
     def register(self, step: Sequence[ir.Expr], lane: ir.Expr | int) -> Any:
@@ -71,11 +78,15 @@ class FlatMapping:
     """The free mapping: iterations numbered row-major, vectors dealt to the threads in turn.
 
     With constant extents, lanes stay inside of a row: `vector` divides the last extent unless there is one axis.
+
+    `shift` moves the units of a nest of one axis towards its start: the first one begins `shift` iterations before it,
+    so that units begin at aligned addresses where the nest does not.
     """
 
     extents: tuple[Any, ...]
     threads: int
     vector: int = 1
+    shift: ir.Var | None = None
 
     def __post_init__(self) -> None:
         last = self.extents[-1]
@@ -90,26 +101,31 @@ class FlatMapping:
     @property
     def steps(self) -> tuple[Any, ...]:
         """One loop over the vectors of a thread."""
-        return (ceildiv(self.total, self.threads * self.vector),)
+        spare = 0 if self.shift is None else self.vector - 1
+        return (ceildiv(self.total + spare, self.threads * self.vector),)
 
     def indices(self, thread: ir.Expr, step: Sequence[ir.Expr]) -> list[ir.Expr]:
         """Row-major index of the first lane, taken apart."""
         flat = (step[0] * self.threads + thread) * self.vector
         if len(self.extents) == 1:
-            return [flat]
+            return [flat if self.shift is None else flat - self.shift]
         indices: list[ir.Expr] = []
         for extent in reversed(self.extents[1:]):
             indices.append(tirx.floormod(flat, _immediate(extent)))
             flat = tirx.floordiv(flat, _immediate(extent))
         return [flat, *reversed(indices)]
 
-    def guards(self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], width: Width) -> list[ir.Expr]:
-        """One comparison on the flat number; none where the threads divide the work."""
+    def guards(
+        self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], first: Lane, last: Lane
+    ) -> list[ir.Expr]:
+        """Comparisons on the flat number; none where the threads divide the work."""
+        if self.shift is not None:
+            return shifted_guards(index[0], self.total, first, last)
         unit = self.threads * self.vector
         if isinstance(self.total, int) and self.total % unit == 0:
             return []
         flat = (step[0] * self.threads + thread) * self.vector
-        return [E.LE(flat + width, _immediate(self.total))]
+        return [E.LT(flat + last, _immediate(self.total))]
 
     def register(self, step: Sequence[ir.Expr], lane: ir.Expr | int) -> Any:
         """Vectors one behind the other."""
@@ -130,7 +146,8 @@ class SplitMapping:
     """Threads dealt to the axes separately: what a tile needs that is reduced or broadcast along an axis.
 
     Axis `a` of extent `extents[a]` is run by `axis_threads[a]` threads, a thread's digit along it being
-    `thread // strides[a] % axis_threads[a]`. Threads beyond `used` have no work.
+    `thread // strides[a] % axis_threads[a]`. Threads beyond `used` have no work. `shift` is that of `FlatMapping`,
+    for the last axis.
     """
 
     extents: tuple[int, ...]
@@ -139,6 +156,7 @@ class SplitMapping:
     used: int
     threads: int
     vector: int = 1
+    shift: ir.Var | None = None
 
     def _lanes(self, axis: int) -> int:
         return self.vector if axis == len(self.extents) - 1 else 1
@@ -147,9 +165,12 @@ class SplitMapping:
     def steps(self) -> tuple[int, ...]:
         """One loop an axis."""
         return tuple(
-            ceildiv(extent, threads * self._lanes(axis))
+            ceildiv(extent + self._spare(axis), threads * self._lanes(axis))
             for axis, (extent, threads) in enumerate(zip(self.extents, self.axis_threads, strict=True))
         )
+
+    def _spare(self, axis: int) -> int:
+        return self.vector - 1 if self.shift is not None and axis == len(self.extents) - 1 else 0
 
     def digit(self, thread: ir.Expr, axis: int) -> ir.Expr:
         """The thread's position along `axis`."""
@@ -161,20 +182,26 @@ class SplitMapping:
 
     def indices(self, thread: ir.Expr, step: Sequence[ir.Expr]) -> list[ir.Expr]:
         """Axis by axis: step, digit, lane."""
-        return [
+        found = [
             (step[axis] * self.axis_threads[axis] + self.digit(thread, axis)) * self._lanes(axis)
             for axis in range(len(self.extents))
         ]
+        return found if self.shift is None else [*found[:-1], found[-1] - self.shift]
 
-    def guards(self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], width: Width) -> list[ir.Expr]:
+    def guards(
+        self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], first: Lane, last: Lane
+    ) -> list[ir.Expr]:
         """A comparison for the spare threads and one for each axis that its threads do not divide."""
         found: list[ir.Expr] = []
         if self.used < self.threads:
             found.append(E.LT(thread, _immediate(self.used)))
         for axis, extent in enumerate(self.extents):
-            if extent % (self.axis_threads[axis] * self._lanes(axis)):
-                reach = width if axis == len(self.extents) - 1 else 1
-                found.append(E.LE(index[axis] + reach, _immediate(extent)))
+            is_last = axis == len(self.extents) - 1
+            if is_last and self.shift is not None:
+                found += shifted_guards(index[axis], extent, first, last)
+            elif extent % (self.axis_threads[axis] * self._lanes(axis)):
+                reach = last if is_last else 0
+                found.append(E.LT(index[axis] + reach, _immediate(extent)))
         return found
 
     def register(self, step: Sequence[ir.Expr], lane: ir.Expr | int) -> Any:
@@ -202,6 +229,11 @@ class SplitMapping:
             return self.register(step, index[-1] % self.vector)
 
         return Fragment.of(self.extents, thread, register)
+
+
+def shifted_guards(index: ir.Expr, extent: Any, first: Lane, last: Lane) -> list[ir.Expr]:
+    """Both ends of a nest whose units may begin before it."""
+    return [E.LE(_immediate(0), index + first), E.LT(index + last, _immediate(extent))]
 
 
 def _immediate(value: Any) -> ir.Expr:

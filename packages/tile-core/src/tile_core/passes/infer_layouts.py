@@ -8,6 +8,9 @@ connected group of nests and fragments gets one assignment of threads to its cla
 * any other group is mapped axis by axis, so that a row's threads are neighbours (one warp where it is long enough) and
   what lacks an axis is replicated along it.
 
+Vectors are as wide as every access allows. Where one axis alone is walked and a row begins at an address that only the
+running kernel knows to be aligned or not (odd row lengths), units are shifted to begin at aligned addresses.
+
 A fragment that cannot be tied (shifted or transposed within one nest, gathered, read by a serial loop, a partial
 reduction) moves to shared memory, where every thread can reach all of it: right for every program, and listed in the
 report as `fragments_in_shared`. Nothing here needs powers of two.
@@ -21,14 +24,15 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
+import tvm_ffi
 from tvm import ir, tirx
 from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import regions
+from tile_core.ir import regions, visit
 from tile_core.layouts.mapping import FlatMapping, Mapping, SplitMapping
-from tile_core.passes.accesses import vector_width
+from tile_core.passes.accesses import Access, lane_stride, offset, substitute, uses, vector_width
 from tile_core.passes.axis_groups import Group, Nest, Node, group_nodes
 from tile_core.passes.base import PassContext
 from tile_core.passes.nests import collect_program
@@ -50,6 +54,14 @@ class NestPlan(Placement):
     spare: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True)
+class Shift:
+    """How far the units of a mapping begin before the nest: `start % unit`, where `start` is a row's first element."""
+
+    start: ir.Expr
+    unit: int
+
+
 @dataclass
 class Plan:
     """What was decided for one function.
@@ -62,6 +74,7 @@ class Plan:
     fragments: dict[ir.Var, Placement] = field(default_factory=dict)
     groups: dict[ir.Var, GroupThreads] = field(default_factory=dict)
     shared: list[ir.Var] = field(default_factory=list)
+    shifts: dict[ir.Var, Shift] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,18 +100,20 @@ class InferLayouts:
         plan = Plan()
         for stmt in launch_ir.launches(func.body):
             launch = launch_ir.from_stmt(stmt)
-            _plan_launch(plan, launch.body, prod(launch.threads), context.capabilities)
+            _plan_launch(plan, launch, context.capabilities)
         context.state[self.name] = plan
         context.report["fragments_in_shared"] = [str(buffer.name) for buffer in plan.shared]
         return func
 
 
-def _plan_launch(plan: Plan, body: S.Stmt, threads: int, capabilities: Any) -> None:
+def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any) -> None:
+    body, threads = launch.body, prod(launch.threads)
+    changing = _changing(launch)
     shared: set[ir.Var] = set()
     while True:
         program = collect_program(body, frozenset(shared))
         groups, refused = group_nodes(program, frozenset(shared))
-        settled = [_Settled(group, threads, capabilities) for group in groups]
+        settled = [_Settled(group, threads, capabilities, changing) for group in groups]
         refused |= {node.buffer for group in settled for node in group.uniform_but_spare()}
         if not refused:
             break
@@ -108,17 +123,26 @@ def _plan_launch(plan: Plan, body: S.Stmt, threads: int, capabilities: Any) -> N
     plan.shared.extend(buffer for buffer in program.fragments if buffer in shared)
 
 
+def _changing(launch: launch_ir.Launch) -> frozenset[ir.Var]:
+    """Variables with more than one value in the course of a block: loop counters, names of the body, threads."""
+    loops = [loop.loop_var for loop in visit.collect(launch.body, S.For)]
+    binds = [bind.var for bind in visit.collect(launch.body, S.Bind)]
+    return frozenset([*launch.thread_vars, *loops, *binds])
+
+
 class _Settled:
     """A group with its threads assigned."""
 
-    def __init__(self, group: Group, threads: int, capabilities: Any) -> None:
+    def __init__(self, group: Group, threads: int, capabilities: Any, changing: frozenset[ir.Var]) -> None:
         self._group = group
+        self._changing = changing
         self._block = threads
         self._analyzer = Analyzer()
         self._vector_bytes = capabilities.vector_bytes
         self._warp = capabilities.warp_size
         self._flat = group.is_uniform
         self._vector = self._width()
+        self._shift = self._find_shift()
         self._threads = None if self._flat else self._assign()
 
     def _width(self) -> int:
@@ -141,6 +165,40 @@ class _Settled:
         if not memory or not nest.variables:
             return 1
         return vector_width(memory, nest.variables[-1], self._vector_bytes, self._analyzer)
+
+    def _find_shift(self) -> tuple[ir.Var, Shift] | None:
+        """A shift that makes wider vectors possible; sets the wider vector."""
+        if len(self._group.extents) != 1 or not isinstance(self._group.extents[0], int):
+            return None
+        moving = [access for nest in self._group.nests for access in self._moving(nest)]
+        if not moving:
+            return None
+        widest = max(1, self._vector_bytes // min(access.itemsize for access, _var in moving))
+        while widest > 1 and self._group.extents[0] < widest * self._block:
+            widest //= 2
+        if widest <= self._vector:
+            return None
+        starts = [self._start(access, var) for access, var in moving]
+        candidates = [start for start in starts if start is not None and not isinstance(start, tirx.IntImm)]
+        if not candidates:
+            return None
+        start = max(candidates, key=lambda one: sum(tvm_ffi.structural_equal(one, other) for other in candidates))
+        self._vector = widest
+        return tirx.Var("misaligned", "int32"), Shift(start, widest)
+
+    def _moving(self, nest: Nest) -> list[tuple[Access, ir.Var]]:
+        """The accesses of memory that advance by one element from iteration to iteration."""
+        return [
+            (access, nest.variables[-1])
+            for access in nest.accesses
+            if access.scope == regions.GLOBAL and lane_stride(access, nest.variables[-1], self._analyzer) == 1
+        ]
+
+    def _start(self, access: Access, var: ir.Var) -> ir.Expr | None:
+        """The first element that an access touches, where that is the same for the whole block."""
+        start = self._analyzer.simplify(substitute(offset(access), {var: tirx.IntImm("int32", 0)}))
+        fixed = str(start.ty.dtype) == "int32" and not visit.collect(start, ir.TensorLoad)
+        return start if fixed and not uses(start, tuple(self._changing)) else None
 
     def _assign(self) -> GroupThreads:
         """Threads for each axis class; the last class first, so that neighbours in memory are neighbouring threads."""
@@ -170,11 +228,13 @@ class _Settled:
             plan.fragments[node.buffer] = Placement(self._mapping(node), node.classes)
             if self._threads is not None:
                 plan.groups[node.buffer] = self._threads
+        if self._shift is not None:
+            plan.shifts[self._shift[0]] = self._shift[1]
 
     def _mapping(self, node: Nest | Node) -> Mapping:
         extents = tuple(self._group.extents[number] for number in node.classes)
         if self._threads is None:
-            return FlatMapping(extents or (1,), self._block, self._vector)
+            return FlatMapping(extents or (1,), self._block, self._vector, self._shift_var if extents else None)
         threads = self._threads
         has_lanes = bool(node.classes) and node.classes[-1] == len(threads.extents) - 1
         return SplitMapping(
@@ -184,7 +244,12 @@ class _Settled:
             used=threads.used,
             threads=self._block,
             vector=self._vector if has_lanes else 1,
+            shift=self._shift_var if has_lanes else None,
         )
+
+    @property
+    def _shift_var(self) -> ir.Var | None:
+        return None if self._shift is None else self._shift[0]
 
     def _spare(self, nest: Nest) -> tuple[tuple[int, int], ...]:
         if self._threads is None:

@@ -63,6 +63,11 @@ def _partition(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> la
     )
     body = _Block(scope).stmt(launch.body)
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
+    head += [
+        S.Bind(shift, tirx.floormod(source.start, int32(source.unit)))
+        for shift, source in plan.shifts.items()
+        if uses(body, (shift,))
+    ]
     head += scope.alignment_binds()
     head += [S.AllocBuffer(buffer) for buffer in scope.workspaces]
     return replace(launch, body=visit.sequence([*head, body]))

@@ -9,6 +9,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.layouts.mapping import Lane
 from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import NestPlan
 from tile_core.passes.nests import ParallelNest
@@ -61,11 +62,15 @@ class _Emitter:
         if width == 1:
             return lanes
         whole = vector_unit(
-            self._scope, self._body_at(names, int32(0)), names[-1], width, lambda lane: self._lane_body(names, lane)
+            self._scope,
+            self._body_at(names, int32(0)),
+            names[-1],
+            self._mapping,
+            lambda lane: self._lane_body(names, lane),
         )
         if whole is None:
             return lanes
-        conditions = [*self._guards(names, width), *whole.conditions]
+        conditions = [*self._guards(names, 0, width - 1), *whole.conditions]
         if not conditions:
             return whole.stmt
         return S.IfThenElse(conjunction(conditions), whole.stmt, lanes, self._span)
@@ -73,18 +78,18 @@ class _Emitter:
     def _lane_by_lane(self, names: list[ir.Var]) -> S.Stmt:
         width = self._mapping.vector
         if width == 1:
-            return guarded(self._guards(names, 1), self._lane_body(names, int32(0)))
+            return guarded(self._guards(names, 0, 0), self._lane_body(names, int32(0)))
         lane = tirx.Var("lane", "int32")
-        body = guarded(self._guards(names, lane + 1), self._lane_body(names, lane))
+        body = guarded(self._guards(names, lane, lane), self._lane_body(names, lane))
         return S.For(lane, int32(0), int32(width), S.ForKind.UNROLLED, body, span=self._span)
 
-    def _guards(self, names: list[ir.Var], width: int | ir.Expr) -> list[ir.Expr]:
-        """Conditions on the first `width` lanes: those of the mapping, and those of a nest smaller than its class."""
-        found = self._mapping.guards(self._scope.thread, self._steps, names, width)
+    def _guards(self, names: list[ir.Var], first: Lane, last: Lane) -> list[ir.Expr]:
+        """Conditions on lanes `first` to `last`: those of the mapping, and those of a nest smaller than its class."""
+        found = self._mapping.guards(self._scope.thread, self._steps, names, first, last)
         for axis, (own, whole) in enumerate(zip(self._plan.extents, self._mapping.extents, strict=True)):
             if isinstance(own, int) and isinstance(whole, int) and own < whole:
-                reach = width if axis == len(names) - 1 else 1
-                found.append(E.LE(names[axis] + reach, int32(own)))
+                reach = last if axis == len(names) - 1 else 0
+                found.append(E.LT(names[axis] + reach, int32(own)))
         return found
 
     def _body_at(self, names: list[ir.Var], lane: ir.Expr) -> S.Stmt:

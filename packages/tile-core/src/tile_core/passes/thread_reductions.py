@@ -64,8 +64,8 @@ class _Reduction:
         return body
 
     def _steps(self, number: int) -> int:
-        unit = self._group.threads[number] * self._group.lanes[number]
-        return -(-self._group.extents[number] // unit)
+        placement = self._src.placement
+        return int(placement.mapping.steps[placement.classes.index(number)])
 
     def _one_output(self, variables: dict[int, ir.Expr], lane: ir.Expr) -> S.Stmt:
         identity = number(self._kind.identity(self._dtype), self._dtype)
@@ -88,29 +88,17 @@ class _Reduction:
         lanes = self._group.lanes[reduced]
         at = tirx.Var("lane", "int32") if lanes > 1 else lane
         update = self._total.set(self._combine(self._total.get(), self._element(steps, at)), self._span)
-        body = guarded(self._inside(steps, at if lanes > 1 else int32(0), lane), update)
+        body = guarded(self._inside(steps, at), update)
         if lanes > 1:
             body = S.For(at, int32(0), int32(lanes), S.ForKind.UNROLLED, body, span=self._span)
         return S.For(step, int32(0), int32(self._steps(reduced)), S.ForKind.UNROLLED, body, span=self._span)
 
-    def _inside(self, steps: dict[int, ir.Expr], reduced_lane: ir.Expr, own_lane: ir.Expr) -> list[ir.Expr]:
+    def _inside(self, steps: dict[int, ir.Expr], lane: ir.Expr) -> list[ir.Expr]:
         """Conditions under which a register holds an element of the tile."""
-        group, found = self._group, []
-        if group.used < group.block:
-            found.append(E.LT(self._scope.thread, int32(group.used)))
-        for axis in self._src.placement.classes:
-            unit = group.threads[axis] * group.lanes[axis]
-            if group.extents[axis] % unit == 0:
-                continue
-            lane = reduced_lane if axis == self._reduced else own_lane
-            first = (steps[axis] * group.threads[axis] + self._digit(axis)) * group.lanes[axis]
-            index = first + lane if group.lanes[axis] > 1 else first
-            found.append(E.LT(index, int32(group.extents[axis])))
-        return found
-
-    def _digit(self, number: int) -> ir.Expr:
-        position = tirx.floordiv(self._scope.thread, int32(self._group.strides[number]))
-        return tirx.floormod(position, int32(self._group.threads[number]))
+        placement, thread = self._src.placement, self._scope.thread
+        own = [steps[number] for number in placement.classes]
+        index = placement.mapping.indices(thread, own)
+        return placement.mapping.guards(thread, own, index, lane, lane)
 
     def _element(self, steps: dict[int, ir.Expr], lane: ir.Expr) -> ir.Expr:
         register = self._scope.register(self._call.region("src").source, steps, lane)
@@ -177,5 +165,3 @@ class _Reduction:
         clear = bool(self._call.attrs.get("clear", 1))
         value = self._total.get() if clear else self._combine(self._total.get(), old)
         return S.BufferStore(self._dst.array, cast(value, self._dst_dtype), [register], self._span)
-
-

@@ -23,7 +23,8 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.regions import constant
-from tile_core.passes.accesses import Access, aligned_width, lane_stride, same_place, substitute, uses
+from tile_core.layouts.mapping import Mapping
+from tile_core.passes.accesses import Access, aligned_width, lane_stride, offset, same_place, substitute, uses
 from tile_core.passes.legalize_bounds import is_guard
 from tile_core.passes.ranges import conjuncts
 from tile_core.passes.thread_scope import ThreadScope, int32
@@ -49,13 +50,13 @@ class _Moved:
 
 
 def vector_unit(
-    scope: ThreadScope, body: S.Stmt, last: ir.Var, width: int, lane_body: Callable[[ir.Expr], S.Stmt]
+    scope: ThreadScope, body: S.Stmt, last: ir.Var, mapping: Mapping, lane_body: Callable[[ir.Expr], S.Stmt]
 ) -> Whole | None:
-    """`body` for `width` lanes from index `last`; `None` without vector access or where a part must stay per lane.
+    """`body` for a unit from index `last`; `None` without vector access or where a part must stay per lane.
 
     `body` is the body at lane 0 before fragments are rewritten; `lane_body(lane)` is one lane after.
     """
-    return _Unit(scope, body, last, width, lane_body).result()
+    return _Unit(scope, body, last, mapping, lane_body).result()
 
 
 class _Unit:
@@ -64,10 +65,11 @@ class _Unit:
         scope: ThreadScope,
         body: S.Stmt,
         last: ir.Var,
-        width: int,
+        mapping: Mapping,
         lane_body: Callable[[ir.Expr], S.Stmt],
     ) -> None:
-        self._scope, self._body, self._last, self._width, self._lane_body = scope, body, last, width, lane_body
+        self._scope, self._body, self._last, self._lane_body = scope, body, last, lane_body
+        self._width, self._shift = mapping.vector, mapping.shift
         self._analyzer = Analyzer()
         self._loads: list[_Moved] = []
         self._stores: list[_Moved] = []
@@ -175,7 +177,7 @@ class _Unit:
         if lane_stride(access, self._last, self._analyzer) != 1:
             return
         widest = min(self._width, max(1, self._scope.vector_bytes // access.itemsize))
-        chunk = aligned_width(access, self._last, widest, self._analyzer)
+        chunk = self._aligned_width(access, widest)
         if chunk == 1:
             return
         name = f"{access.buffer.name}_{direction}"
@@ -183,6 +185,14 @@ class _Unit:
             (self._width,), str(buffer.dtype), name, scope=regions.LOCAL, data_alignment=chunk * access.itemsize
         )
         chosen.append(_Moved(Access(buffer, access.indices, access.is_store), array, chunk))
+
+    def _aligned_width(self, access: Access, widest: int) -> int:
+        """Where units are shifted, exactly the accesses whose misalignment is the shift are aligned."""
+        if self._shift is None:
+            return aligned_width(access, self._last, widest, self._analyzer)
+        start = self._analyzer.simplify(substitute(offset(access), {self._last: int32(0)}))
+        source = self._scope.plan.shifts[self._shift]
+        return widest if tvm_ffi.structural_equal(start, source.start) else 1
 
     def _emit(self) -> S.Stmt:
         before: list[S.Stmt] = []
