@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile_core.errors.base import TileError
 
-__all__ = ["DivergentBarrierError", "LayoutError"]
+__all__ = ["DivergentBarrierError", "LayoutError", "PlottingUnavailableError"]
 
 
 class LayoutError(TileError, ValueError):
@@ -26,3 +26,14 @@ class DivergentBarrierError(TileError, ValueError):
     """
 
     code = "TILE-E0602"
+
+
+class PlottingUnavailableError(TileError, ImportError):
+    """A layout was to be drawn into a file, and matplotlib is not installed.
+
+    Drawing is the only thing that needs it: `python -m pip install matplotlib`. Without a path, `plot_layout` returns
+    the same as text.
+    """
+
+    code = "TILE-E0603"
+    kind = "environment"

@@ -26,6 +26,7 @@ from tile_core.errors.runtime import (
 from tile_core.jit.adapt import adapt
 from tile_core.jit.arguments import check
 from tile_core.jit.artifact import Artifact, CompileRequest
+from tile_core.jit.footprint import footprint
 from tile_core.jit.host import ArgumentRefused
 from tile_core.jit.outputs import Outputs
 from tile_core.jit.report import Report
@@ -301,8 +302,15 @@ class JITKernel:
         return backend(self.target.backend)
 
     def report(self) -> Report:
-        """What the compiler tells about the kernel: a mapping that prints as a table."""
-        facts = {"target": str(self.target), "parameters": list(map(str, self.signature.params))}
+        """What the compiler tells about the kernel: a mapping that prints as a table.
+
+        `footprint` is what the program declares, the same on every target; the rest is what this target made of it.
+        """
+        facts = {
+            "target": str(self.target),
+            "parameters": list(map(str, self.signature.params)),
+            "footprint": footprint(self.program),
+        }
         return Report(self.name, {**facts, **self.artifact.report})
 
     @property

@@ -8,5 +8,6 @@ symbolic form is tested against.
 from tile_core.layouts.fragment import Fragment
 from tile_core.layouts.layout import Layout
 from tile_core.layouts.parallel import parallel_fragment
+from tile_core.layouts.plot import bank_conflicts, plot_layout
 
-__all__ = ["Fragment", "Layout", "parallel_fragment"]
+__all__ = ["Fragment", "Layout", "bank_conflicts", "parallel_fragment", "plot_layout"]
