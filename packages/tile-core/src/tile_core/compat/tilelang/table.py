@@ -95,7 +95,7 @@ def warn_once(text: str) -> None:
     if text in _said:
         return
     _said.add(text)
-    level, frame = 2, sys._getframe(1)  # noqa: SLF001 - the warning belongs to the program's own line
+    level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tile_core."):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, CompatWarning, stacklevel=level)
