@@ -17,6 +17,7 @@ from tvm.sym.analyzer import ConstIntBound, ProofStrength
 from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
+from tile_core.ir.regions import constant
 from tile_core.ir.integers import is_index_arithmetic
 
 LIKELY = "prim.likely"
@@ -77,8 +78,11 @@ class Ranges:
         """Learn the value of an immutable name.
 
         The analyzer replaces names by their values, so names of long arithmetic teach it nothing: a chain of them would
-        grow exponentially.
+        grow exponentially. A remainder teaches its range alone: its value would only hide the name.
         """
+        if isinstance(bind.value, E.FloorMod) and (divisor := constant(bind.value.b)) is not None and divisor > 0:
+            self.analyzer.update(bind.var, ConstIntBound(0, divisor - 1), True)
+            return
         if not is_index_arithmetic(bind.value) or reads_memory(bind.value):
             return
         self._sizes[bind.var] = self._size(bind.value)

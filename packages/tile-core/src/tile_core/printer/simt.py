@@ -8,7 +8,7 @@ that `plan_shared_memory` gave it. Vector accesses move 2 to 16 bytes between me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class Words:
     * `shared`: declares `tile_shared`, whose size the launch gives.
     * `vectors`: bytes to the type whose assignment moves that many at once.
     * `inline`: qualifies a function of the device; `compare_and_swap`: the function of that name on `unsigned` and
-      `unsigned long long`.
+      `unsigned long long`; `copy_bytes`: `memcpy`.
     * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`.
     """
 
@@ -56,6 +56,7 @@ class Words:
     vectors: Mapping[int, str]
     inline: str
     compare_and_swap: str
+    copy_bytes: str
     kernel: str
 
 
@@ -68,7 +69,9 @@ def simt_language(
     **vocabulary: Any,
 ) -> Language:
     """The language `name`; `snippets`, `calls` and `vocabulary` say what it has besides `words`."""
-    common = {key: _with_words(snippet, words) for key, snippet in _SNIPPETS.items()}
+    common = {key: Snippet(spell(snippet.text, words), snippet.needs) for key, snippet in _SNIPPETS.items()}
+    if words.compare_and_swap in snippets:
+        common["tile_atomic"] = replace(common["tile_atomic"], needs=(words.compare_and_swap,))
     return C.extend(
         name,
         loops={int(S.ForKind.UNROLLED): "#pragma unroll"},
@@ -112,9 +115,12 @@ def _launch(printer: Printer, launch: Launch, words: Words) -> None:
     if launch.shared_bytes:
         printer.line(words.shared)
     used = set(visit.collect(launch.body, ir.Var))
-    for axes, word in ((launch.grid_vars, words.block), (launch.thread_vars, words.thread)):
-        for axis, var in zip(_AXES, axes, strict=False):
+    threads = [E.IntImm("int32", count) for count in launch.threads]
+    groups = ((launch.grid_vars, launch.grid_extents, words.block), (launch.thread_vars, threads, words.thread))
+    for axes, extents, word in groups:
+        for axis, var, extent in zip(_AXES, axes, extents, strict=False):
             if var in used:
+                printer.intervals.bind_loop(var, E.IntImm("int32", 0), extent)
                 name = printer.names.declare(var, str(var.name))
                 index = word.format(axis=axis)
                 printer.line(f"{printer.language.const}{printer.type_name(printer.dtype(var))} {name} = {index};")
@@ -178,7 +184,7 @@ _CALLS: Mapping[str, ExprHandler] = {
     "tile.minnum": Function({"float32": "fminf", "float64": "fmin"}),
     "tirx.rsqrt": Function({"float32": "rsqrtf", "float64": "rsqrt"}),
 }
-# `@inline@` and `@compare_and_swap@` stand for the words of the language.
+# `@inline@`, `@compare_and_swap@` and `@copy_bytes@` stand for the words of the language.
 _SNIPPETS: Mapping[str, Snippet] = {
     "tile_max": Snippet("""
 // The maximum; NaN if either operand is NaN.
@@ -217,10 +223,10 @@ template <typename Word, typename T, typename Combine>
   Word seen = *word;
   while (true) {
     T old;
-    memcpy(&old, reinterpret_cast<const char*>(&seen) + byte, sizeof(T));
+    @copy_bytes@(&old, reinterpret_cast<const char*>(&seen) + byte, sizeof(T));
     const T value = combine(old);
     Word wanted = seen;
-    memcpy(reinterpret_cast<char*>(&wanted) + byte, &value, sizeof(T));
+    @copy_bytes@(reinterpret_cast<char*>(&wanted) + byte, &value, sizeof(T));
     const Word before = @compare_and_swap@(word, seen, wanted);
     if (before == seen) return old;
     seen = before;
@@ -272,10 +278,8 @@ template <typename T>
 """The addition of any type; a language adds overloads for those that its hardware adds in one instruction."""
 
 
-def _with_words(snippet: Snippet, words: Words) -> Snippet:
-    return Snippet(spell(snippet.text, words), snippet.needs)
-
-
 def spell(text: str, words: Words) -> str:
     """A snippet's text with the words of a language."""
-    return text.replace("@inline@", words.inline).replace("@compare_and_swap@", words.compare_and_swap)
+    for word in ("inline", "compare_and_swap", "copy_bytes"):
+        text = text.replace(f"@{word}@", getattr(words, word))
+    return text
