@@ -68,8 +68,15 @@ def test_without_a_driver_the_reason_names_the_device_file(monkeypatch: pytest.M
     assert str(tmp_path / "kfd") in found.reason
 
 
-def test_with_a_driver_the_backend_is_still_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_libraries_the_reason_names_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(target, "_KERNEL_DRIVER", tmp_path)
+    monkeypatch.setattr(target, "candidates", lambda name: iter(()))
     found = target.detect()
     assert not found.available
-    assert "does not generate code yet" in found.reason
+    assert "libhiprtc.so and libamdhip64.so" in found.reason
+
+
+def test_with_driver_and_libraries_the_backend_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(target, "_KERNEL_DRIVER", tmp_path)
+    monkeypatch.setattr(target, "candidates", lambda name: iter((f"/opt/rocm/lib/lib{name}.so",)))
+    assert target.detect().available

@@ -16,5 +16,7 @@ def tile_register_backend() -> Backend:
         parse_target="tile_rocm.target:parse_target",
         capabilities="tile_rocm.target:capabilities",
         compiler="tile_rocm.compiler:compile_kernel",
+        pipeline_edits="tile_rocm.pipeline:edits",
+        op_lowerings={"tile.sync_threads": "tile_core.passes.threads:keep_barrier"},
         runtime="tile_rocm.runtime:load",
     )

@@ -11,6 +11,7 @@ from tile_core.errors import TargetSpecError
 from tile_core.plugins import Detection
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
+from tile_rocm.libraries import COMPILER, RUNTIME, candidates
 
 _OPTIONS = ("arch",)
 
@@ -25,10 +26,14 @@ _KERNEL_DRIVER = Path("/dev/kfd")
 
 
 def detect() -> Detection:
-    """Whether this machine can run ROCm kernels of ours: not yet, and the reason names what was found."""
+    """Whether this machine has an AMD GPU driver and the libraries that compile and launch."""
     if not _KERNEL_DRIVER.exists():
         return Detection(available=False, reason=f"no AMD GPU driver was found ({_KERNEL_DRIVER} does not exist)")
-    return Detection(available=False, reason="an AMD GPU driver was found, but tile-rocm does not generate code yet")
+    missing = [name for name in (COMPILER, RUNTIME) if next(candidates(name), None) is None]
+    if missing:
+        libraries = " and ".join(f"lib{name}.so" for name in missing)
+        return Detection(available=False, reason=f"an AMD GPU driver was found, but {libraries} was not")
+    return Detection(available=True, reason="an AMD GPU driver, HIPRTC and the HIP runtime were found")
 
 
 def parse_target(kind: str, options: Mapping[str, Any]) -> Target:

@@ -1,0 +1,1 @@
+"""The names of HIP C++ for the host emulator of core: see `include/hip_emulator.h`."""
