@@ -87,7 +87,7 @@ class _Divider:
         a, b = mutator.mutate(expr.a), mutator.mutate(expr.b)
         known = constant(b.value if isinstance(b, E.Broadcast) else b)
         quotient = isinstance(expr, _QUOTIENTS)
-        if known is not None and known > 0:
+        if known is not None and (known > 0 or known < -1):
             return _by_constant(integers, a, b, known, quotient, truncates)
         dividend, divisor = tirx.Var("dividend", a.ty), tirx.Var("divisor", b.ty)
         result = _by_anything(integers, dividend, divisor, quotient, truncates)
@@ -101,19 +101,19 @@ class _Divider:
 
 
 def _by_constant(integers: _Integers, a: ir.Expr, b: ir.Expr, divisor: int, quotient: bool, truncates: bool) -> ir.Expr:
-    if divisor & (divisor - 1) == 0 and not (truncates and integers.signed):
+    if divisor > 0 and divisor & (divisor - 1) == 0 and not (truncates and integers.signed):
         if quotient:
             return a if divisor == 1 else tirx.shift_right(a, integers.number(divisor.bit_length() - 1))
         return tirx.bitwise_and(a, integers.number(divisor - 1))
     if truncates:
         return (E.Div if quotient else E.Mod)(a, b)
     dividend, rest = tirx.Var("dividend", a.ty), tirx.Var("rest", a.ty)
-    below = E.LT(rest, integers.number(0))
+    wrong = (E.LT if divisor > 0 else E.GT)(rest, integers.number(0))
     if quotient:
         whole = E.Div(dividend, b)
-        result = E.Select(below, E.Sub(whole, integers.number(1)), whole)
+        result = E.Select(wrong, E.Sub(whole, integers.number(1)), whole)
     else:
-        result = E.Select(below, E.Add(rest, b), rest)
+        result = E.Select(wrong, E.Add(rest, b), rest)
     return E.Let(dividend, a, E.Let(rest, E.Mod(dividend, b), result))
 
 
