@@ -118,7 +118,7 @@ def rms_norm(M, N, eps=1e-6):
     return kernel
 
 
-def attention(H, S, D, dtype, causal, bq=64, bk=64):
+def attention(H, S, D, dtype, causal, bq=128, bk=128):
     """softmax(Q K^T / sqrt(D)) V for H heads, keys beyond a query hidden when `causal`."""
     scale = 1.0 / math.sqrt(D)
 
