@@ -119,3 +119,23 @@ def test_tiles_above_the_limit() -> None:
             tl.compile(program(alloc), target="cpu")
         for word in (str(4 << 27), str(1 << 28), "huge", "small"):
             assert word in caught.value.message
+
+
+@pytest.mark.parametrize("scope", ["shared", "fragment", "global"])
+def test_tiles_without_elements(scope: str) -> None:
+    allocate = getattr(T, f"alloc_{scope}")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 0), "float32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            tile = allocate((4, 0), "float32")
+            total = T.alloc_fragment((4,), "float32")
+            T.copy(A, tile)
+            for i, j in T.Parallel(4, 0):
+                tile[i, j] = tile[i, j] + 1.0
+            T.reduce_sum(tile, total, dim=1)
+            T.copy(total, B)
+
+    b = torch.full((4,), 7.0)
+    tl.compile(kernel, target="cpu")(torch.empty(4, 0), b)
+    assert b.tolist() == [0.0] * 4

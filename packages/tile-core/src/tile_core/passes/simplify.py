@@ -63,7 +63,9 @@ class _Simplifier:
             return visit.sequence([], loop.span)
         loop = rebuild.loop(loop, min=low, extent=extent)
         self._ranges.enter_loop(loop)
-        return rebuild.loop(loop, body=mutator.mutate(loop.body))
+        body = mutator.mutate(loop.body)
+        # A nest of T.Parallel goes as a whole: its outermost loop tells how many there are.
+        return body if _is_noop(body) and loop.kind != S.ForKind.THREAD_BINDING else rebuild.loop(loop, body=body)
 
     def bind(self, bind: S.Bind, mutator: Any) -> S.Stmt:
         bind = S.Bind(bind.var, self._index(mutator.mutate(bind.value)), bind.span)

@@ -139,7 +139,8 @@ def _bytes(buffer: ir.Var) -> int | None:
 
 def _in_main_memory(buffer: ir.Var) -> ir.Var:
     return tirx.decl_buffer(
-        buffer.shape,
+        # LLVM allocates no objects without elements; nothing accesses what a tile of extent 0 has instead.
+        [tirx.IntImm(str(extent.ty.dtype), 1) if constant(extent) == 0 else extent for extent in buffer.shape],
         str(buffer.dtype),
         buffer.name,
         strides=buffer.strides,
