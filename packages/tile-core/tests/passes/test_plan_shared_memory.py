@@ -73,3 +73,34 @@ def test_a_tile_filled_before_a_loop_lives_through_it(run_until: Any) -> None:
 
     found, _used = places(run_until, func)
     assert len(set(found.values())) == 2
+
+
+def test_conditions_and_bounds_are_uses(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((4,), T.int32), B: T.Tensor((4,), T.int32)):
+        with T.Kernel(1, threads=32):
+            for_branch = T.alloc_shared((4,), T.int32)
+            for_loop = T.alloc_shared((4,), T.int32)
+            between = T.alloc_shared((4,), T.int32)
+            T.copy(A, for_branch)
+            T.copy(A, for_loop)
+            T.copy(A, between)
+            T.copy(between, B)
+            if for_branch[0] > 1:
+                B[0] = 1
+            for i in T.serial(for_loop[1]):
+                B[1] = i
+
+    found, _ = places(run_until, func)
+    assert len(set(found.values())) == 3
+
+
+def test_a_tile_that_nothing_uses_is_dropped(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((4,), T.int32)):
+        with T.Kernel(1, threads=32):
+            T.alloc_shared((4,), T.int32)
+            A[0] = 1
+
+    result, _ = run_until(func, "plan_shared_memory")
+    assert not visit.collect(result.body, S.AllocBuffer)

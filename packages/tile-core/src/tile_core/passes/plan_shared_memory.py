@@ -83,9 +83,9 @@ class _Lives:
                 inside.add(stmt.buffer)
             return
         inner = visit.children(stmt)
-        touched = set(visit.collect(stmt, ir.Var)) & set(self._tiles) if not inner else set()
-        for buffer in touched:
-            self._use(buffer, self._position)
+        for part in _own_parts(stmt) if inner else (stmt,):
+            for buffer in set(visit.collect(part, ir.Var)) & set(self._tiles):
+                self._use(buffer, self._position)
         if not isinstance(stmt, S.For | S.While):
             for child in inner:
                 self._walk(child)
@@ -104,6 +104,15 @@ class _Lives:
         tile = self._tiles[buffer]
         tile.first = position if tile.first < 0 else min(tile.first, position)
         tile.last = max(tile.last, position)
+
+
+def _own_parts(stmt: S.Stmt) -> tuple[ir.Expr, ...]:
+    """The expressions of a statement that holds others: conditions and bounds read tiles too."""
+    if isinstance(stmt, S.For):
+        return (stmt.min, stmt.extent)
+    if isinstance(stmt, S.IfThenElse | S.While):
+        return (stmt.condition,)
+    return (stmt.value,) if isinstance(stmt, S.AttrStmt) else ()
 
 
 def size_in_bytes(buffer: ir.Var) -> int:
@@ -138,5 +147,6 @@ def _check_limit(used: int, tiles: list[_Tile], limit: int | None) -> None:
 
 def _annotated(node: S.AllocBuffer, offsets: dict[ir.Var, int]) -> S.Stmt:
     if node.buffer not in offsets:
-        return node
+        # A shared tile without a place is one that nothing uses.
+        return visit.sequence([], node.span) if regions.scope(node.buffer) in regions.SHARED else node
     return S.AllocBuffer(node.buffer, {OFFSET: offsets[node.buffer]}, span=node.span)
