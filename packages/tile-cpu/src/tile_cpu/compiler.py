@@ -24,6 +24,7 @@ from tile_core.jit.artifact import Artifact
 from tile_core.jit.host import packed_entry
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
+from tile_cpu.passes.fold_zero_bits import FoldZeroBits
 from tile_cpu.passes.hoist_lets import HoistLets
 from tile_cpu.passes.legalize_division import LegalizeDivision
 from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
@@ -57,6 +58,7 @@ _STEPS: tuple[Step, ...] = (
     _each(LegalizeDivision()),
     _each(HoistLets()),
     _each(WrapIntegers()),
+    _each(FoldZeroBits()),
     transform.FlattenBuffer(),
     _each(SimplifyIndices()),
     transform.UnrollLoop(),
