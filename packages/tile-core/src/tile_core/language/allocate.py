@@ -159,12 +159,18 @@ def _require_kernel(builder: Builder, hint: str) -> None:
 
 
 def _declare(shape: Shape, dtype: Any, scope: str, name: str) -> ir.Var:
-    extents = [_extent(extent, axis, name) for axis, extent in enumerate(_dimensions(shape))]
+    if not isinstance(scope, str):
+        raise AllocationError(f"the scope of {name} is {scope!r}", remedy='scopes are named: "shared", "local", ...')
+    extents = [_extent(extent, axis, name) for axis, extent in enumerate(_dimensions(shape, name))]
     return tirx.decl_buffer(extents, as_dtype(dtype).tvm, name, scope=scope)
 
 
-def _dimensions(shape: Shape) -> Sequence[Any]:
-    return [shape] if isinstance(shape, int | Value | ir.Expr) else list(shape)
+def _dimensions(shape: Shape, name: str) -> Sequence[Any]:
+    if isinstance(shape, int | Value | ir.Expr) or hasattr(shape, "__index__"):
+        return [shape]
+    if not isinstance(shape, Sequence) or isinstance(shape, str):
+        raise AllocationError(f"the shape of {name} is {shape!r}", remedy="give an int, or a tuple of ints and symbols")
+    return list(shape)
 
 
 def _extent(extent: Any, axis: int, name: str) -> ir.Expr:

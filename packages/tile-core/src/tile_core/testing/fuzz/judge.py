@@ -19,7 +19,7 @@ import torch
 from tile_core.device.split import split_launches
 from tile_core.dtypes import DType
 from tile_core.errors.base import TileError
-from tile_core.frontend.positions import is_own_failure, is_user_file
+from tile_core.frontend.positions import is_own_failure
 from tile_core.interpreter.options import Options
 from tile_core.interpreter.program import Program
 from tile_core.jit.artifact import CompileRequest
@@ -222,16 +222,7 @@ def _ended(error: BaseException, stage: str, file: str) -> Outcome:
         if not is_argument and (error.span is None or error.span.file != file):
             return Outcome("unplaced", stage, detail, key)
         return Outcome("refused", stage, detail, error.code)
-    if is_own_failure(error) or not is_user_file(_innermost(error)):
-        return Outcome("exception", stage, detail, key)
-    return Outcome("python", stage, detail, key)
-
-
-def _innermost(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace.tb_frame.f_code.co_filename if trace is not None else ""
+    return Outcome("exception" if is_own_failure(error) else "python", stage, detail, key)
 
 
 def _is_undefined(error: BaseException) -> bool:

@@ -297,6 +297,8 @@ def _index(at: Places, rng: random.Random) -> bool:
         return False
     chosen = rng.choice(found)
     parts = list(chosen.slice.elts) if isinstance(chosen.slice, ast.Tuple) else [chosen.slice]
+    if not parts:
+        return False
     position = rng.randrange(len(parts))
     old = parts[position]
     shift = ast.Constant(rng.choice((-2, -1, 1, 2, 8)))
