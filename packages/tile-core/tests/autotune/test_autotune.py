@@ -215,7 +215,7 @@ def test_inputs_are_kept_on_request(kept, made):
 def test_pass_configs_of_one_candidate():
     result = tuned(add, [{"block": 8, "pass_configs": {"interpret.check_races": False}}]).tune(N)
     assert result.kernel.request.pass_configs == {"interpret.check_races": False}
-    with pytest.raises(errors.AutotuneFailedError, match="TILE-E08"):
+    with pytest.raises(errors.AutotuneFailedError, match="TILE-E0724"):
         tuned(add, [{"pass_configs": {"interpret.nothing": 1}}])(N)
 
 
