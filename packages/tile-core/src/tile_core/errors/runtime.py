@@ -258,8 +258,8 @@ class NoDeviceError(TileError, RuntimeError):
 class PassConfigError(TileError, KeyError, ValueError):
     """A name in `pass_configs` is none that a backend or a pass reads.
 
-    An option that nobody reads would have no effect, and a misspelt one would silently be left out. The message gives the
-    names that come near. Backends declare theirs in their manifest, passes in `options`.
+    An option that nobody reads would have no effect, and a misspelt one would silently be left out. The message gives
+    the names that come near. Backends declare theirs in their manifest, passes in `options`.
     """
 
     code = "TILE-E0724"

@@ -29,8 +29,8 @@ class PassContext:
 class Pass(Protocol):
     """`name` is the pass's name in the pipeline, equal to its module's name.
 
-    A pass that reads `context.options` names what it reads in a class variable `options: ClassVar[tuple[str, ...]]`; names
-    that neither a pass nor a manifest declares are refused.
+    A pass that reads `context.options` names what it reads in a class variable `options: ClassVar[tuple[str, ...]]`;
+    names that neither a pass nor a manifest declares are refused.
     """
 
     name: ClassVar[str]

@@ -68,8 +68,8 @@ class Backend:
     * `emulator`: runs printed code on the host
     * `settings`: a `tile_core.settings.Settings` with the backend's own variables
 
-    `pass_configs` are the names of the options that the backend's compiler, lowerings and passes read; a name that nobody
-    declares is refused.
+    `pass_configs` are the names of the options that the backend's compiler, lowerings and passes read; a name that
+    nobody declares is refused.
 
     `dialect` is the module that a kernel author imports as `T`.
 
