@@ -1,5 +1,7 @@
 """`python -m tile_core.testing.fuzz`: run, reproduce and shrink.
 
+A campaign, and one program of it made small:
+
     python -m tile_core.testing.fuzz --target cpu --seed 7 --count 2000
     python -m tile_core.testing.fuzz --target cpu --seed 7 --only 1234 --shrink
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tile_core.testing.fuzz.campaign import Campaign, Case
@@ -53,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _told(options: argparse.Namespace) -> object:
+def _told(options: argparse.Namespace) -> Callable[[Case], None]:
     def told(case: Case) -> None:
         if options.verbose and case.outcome.failed:
             sys.stdout.write(f"{case.number} {case.source.name} {case.outcome.kind}: {case.outcome.key}\n")

@@ -36,9 +36,7 @@ class Source:
 @cache
 def conformance_sources() -> tuple[Source, ...]:
     """The conformance programs that call a kernel; those that only expect refusals have nothing to mutate."""
-    return tuple(
-        source for program in PROGRAMS for source in (_cut_out(program),) if "run.raises" not in source.text
-    )
+    return tuple(source for program in PROGRAMS for source in (_cut_out(program),) if "run.raises" not in source.text)
 
 
 def _cut_out(program: Program) -> Source:

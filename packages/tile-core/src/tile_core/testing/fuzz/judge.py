@@ -164,7 +164,7 @@ class _Runner:
         torch.manual_seed(0)
         calls: list[list[Any]] = []
         programs: list[Any] = []
-        space = {"__name__": "fuzz", "__file__": self.file, "TARGET": target}
+        space: dict[str, Any] = {"__name__": "fuzz", "__file__": self.file, "TARGET": target}
         error: BaseException | None = None
 
         def observe(kernel: JITKernel, arguments: tuple[Any, ...]) -> Any:
@@ -283,4 +283,3 @@ def _raised_in(error: BaseException) -> str:
             found = f" @ {code.co_filename.rpartition('/')[2]}:{code.co_name}"
         trace = trace.tb_next
     return found
-
