@@ -356,3 +356,24 @@ def test_plain_helpers_may_store_and_must_not_branch(run, refused):
         def kernel2(A: Ints):
             with T.Kernel(1, threads=32):
                 branching(A)
+
+
+def test_macros_that_only_compute_in_lazily_evaluated_expressions(run):
+    @T.macro
+    def clipped(x, low=2):
+        bounded = T.min(x, 5)
+        return T.max(bounded, low)
+
+    @T.prim_func
+    def kernel(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(4):
+                B[i] = clipped(A[i]) if i > 1 else clipped(A[i], low=0)
+            n = T.alloc_var(T.int32, init=0)
+            while clipped(n, low=0) < 4 and A[n + 4] > 0:
+                n += 1
+            B[6] = n
+
+    b = zeros(8)
+    run(kernel, torch.tensor([-3, 9, 1, 7, 1, 2, 0, 5], dtype=torch.int32), b)
+    assert b.tolist() == [0, 5, 2, 5, -77, -77, 2, -77]

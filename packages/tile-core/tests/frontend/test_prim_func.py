@@ -355,6 +355,7 @@ def test_pointers_and_made_tensors():
         ("async def inner(): pass", ("async",)),
         ("x = 1 if A[0] > 0 else (y := 2)", (":=",)),
         ("x = A[0] > 0 and (y := 2)", (":=",)),
+        ("while (y := A[0]) > 1: A[0] = y - 1", (":=",)),
     ],
 )
 def test_constructs_without_meaning(source, words):
@@ -552,3 +553,18 @@ def test_one_source_traced_twice():
     text = PROGRAM.replace("A[i] = i", "A[i] = 1 if i > 3 and A[i] > 0 or not A[i] else 2")
     first, second = registered(text, "twice.py")["kernel"], registered(text, "twice.py")["kernel"]
     assert str(first) == str(second)
+
+
+def test_scalars_of_every_dtype():
+    from tile_core.dtypes import EXPORTED_NAMES, DType
+
+    kinds = {str(DType(name)) for name in EXPORTED_NAMES if DType(name).lanes == 1}
+    for kind in sorted(kinds):
+
+        def kernel(A, x):
+            with T.Kernel(1, threads=32):
+                A[0] = x
+
+        kernel.__annotations__ = {"A": T.Tensor((4,), kind), "x": DType(kind)}
+        func = T.prim_func(kernel)
+        assert func.params[1].name == "x", kind

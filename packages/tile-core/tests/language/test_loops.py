@@ -217,6 +217,8 @@ def test_persistent_visits_every_tile_once(domain, wave, group):
         lambda: T.Parallel(4, coalesced_width=0),
         lambda: T.Parallel(4, coalesced_width=2.0),
         lambda: T.Parallel(4, loop_layout=3),
+        lambda: T.Parallel(4, loop_layout=T.Fragment((4, 4), forward_fn=lambda i, j: (i, j))),
+        lambda: T.Parallel(4, 5, loop_layout=T.Fragment((4, 4), forward_fn=lambda i, j: (i, j))),
         lambda: T.unroll(4, explicit=True, unroll_factor=2),
         lambda: T.unroll(4, unroll_factor=0),
         lambda: T.Pipelined(4, num_stages=1.5),

@@ -23,7 +23,8 @@ class Tensor:
     """A contiguous tensor parameter.
 
     `shape` is an int or a sequence of ints and symbols (`T.dynamic`, `T.const`), `dtype` any spelling of a dtype.
-    `T.Tensor[shape, dtype]` is the same.
+    `T.Tensor[shape, dtype]` is the same. Within a kernel, `T.Tensor(shape, dtype, buffer.data)` is the memory of a
+    buffer as a tensor of this shape.
 
     Raises:
         TensorShapeError: a dimension that is negative or no integer.
@@ -32,6 +33,16 @@ class Tensor:
     >>> Tensor((16, 32), "float16").shape
     (16, 32)
     """
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """An annotation; with `data`, a buffer."""
+        made = super().__new__(cls)
+        cls.__init__(made, *arguments, **options)
+        if made.data is None:
+            return made
+        from tile_core.frontend.pointers import make_tensor
+
+        return make_tensor(made.data, made.shape, made.dtype, made.strides or None)
 
     @located
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None) -> None:

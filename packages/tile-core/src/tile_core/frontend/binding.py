@@ -51,7 +51,8 @@ def bound(name: str, value: Any) -> Any:
 def held(name: str, value: Expr) -> Expr:
     """The value that an expression has now: a `Bind`, except where no statement can stand.
 
-    On the host and in an expression that may not be evaluated it stays the expression, which is refused where it is used after a write.
+    On the host and in an expression that may not be evaluated it stays the expression, which is refused where it is
+    used after a write.
     """
     builder = current_builder()
     if builder.in_expression or (builder.kernel is None and not isinstance(value, VarCell | Element)):
@@ -168,9 +169,9 @@ def set_attribute(target: Any, name: str, value: Any) -> None:
 
 
 def fixed(name: str, value: Any) -> Any:
-    """A part of a place: what it reads is read once."""
+    """A value that is used several times: what it reads is read once."""
     if isinstance(value, Expr) and not isinstance(value, Var) and mentioned_buffers(value.ir):
-        return Var(current_builder().bind(name, value.ir))
+        return held(name, value)
     return value
 
 

@@ -42,7 +42,7 @@ class ExpressionRewriter(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """`and` and `or`, whose right sides are evaluated on demand."""
         first, *rest = node.values
-        self._refuse_walrus(rest, "the right side of `and`/`or`")
+        self.refuse_walrus(rest, "the right side of `and`/`or`")
         method = "and_" if isinstance(node.op, ast.And) else "or_"
         operands = [self.visit(first), *(lazy(self.visit(operand)) for operand in rest)]
         return at(call(method, *operands), node)
@@ -56,7 +56,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """`a if c else b`."""
-        self._refuse_walrus([node.body, node.orelse], "a side of a ternary")
+        self.refuse_walrus([node.body, node.orelse], "a side of a ternary")
         return at(
             call("ternary", self.visit(node.test), lazy(self.visit(node.body)), lazy(self.visit(node.orelse))), node
         )
@@ -65,7 +65,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         """A chained comparison or membership test."""
         if len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn):
             return self.generic_visit(node)  # type: ignore[return-value]
-        self._refuse_walrus(node.comparators[1:], "the right side of a chained comparison")
+        self.refuse_walrus(node.comparators[1:], "the right side of a chained comparison")
         symbols = ast.Tuple([text(COMPARISONS[type(op)]) for op in node.ops], ast.Load())
         operands = [self.visit(node.left), self.visit(node.comparators[0])]
         operands += [lazy(self.visit(operand)) for operand in node.comparators[1:]]
@@ -104,7 +104,8 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _refuse_suspension(self, node: ast.AST, what: str) -> NoReturn:
         self.refuse(node, UnsupportedSyntaxError, f"`{what}` in a traced function", "a kernel runs from start to end")
 
-    def _refuse_walrus(self, nodes: list[ast.expr], where: str) -> None:
+    def refuse_walrus(self, nodes: list[ast.expr], where: str) -> None:
+        """Refuse `:=` in an expression that becomes a function of its own, where it would bind another name."""
         for root in nodes:
             for node in ast.walk(root):
                 if isinstance(node, ast.NamedExpr):

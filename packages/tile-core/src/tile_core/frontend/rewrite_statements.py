@@ -192,7 +192,8 @@ class StatementRewriter:
             self._refuse(
                 node, LoopElseError, "`while ... else`", "set a T.alloc_var where you break, and test it after the loop"
             )
-        names = assigned_names([node.test, *node.body])
+        self._expressions.refuse_walrus([node.test], "the condition of `while`")
+        names = assigned_names(node.body)
         scope = self._temporary()
         self.loops.append(ast.While)
         body = self.block(node.body)

@@ -107,11 +107,13 @@ class Tracer:
 
     def compare(self, symbols: tuple[str, ...], left: Any, right: Any, *rest: Callable[[], Any]) -> Any:
         """A chained comparison or a membership test; every operand is evaluated at most once."""
+        if rest:
+            right = binding.fixed("value", right)
         result = _compare(symbols[0], left, right)
         for symbol, operand in zip(symbols[1:], rest, strict=True):
             if not isinstance(result, Value) and not result:
                 return result
-            left, right = right, _evaluate(operand, isinstance(result, Value))
+            left, right = right, binding.fixed("value", _evaluate(operand, isinstance(result, Value)))
             result = _both(result, _compare(symbol, left, right))
         return result
 
@@ -247,6 +249,8 @@ def _join(left: Value, right: Any, stop_at: bool) -> Any:
     if not isinstance(right, Value) and (isinstance(right, bool) or not isinstance(right, int | float)):
         # A Python condition: it decides, or leaves the other side to decide.
         return stop_at if bool(right) is stop_at else left
+    if not arith.dtype_of(unwrap(left)).is_bool:
+        left = binding.bound("value", left)
     a, b = pair(left, right)
     if arith.dtype_of(a).is_bool and arith.dtype_of(b).is_bool:
         return Expr((tirx.Or if stop_at else tirx.And)(a, b))

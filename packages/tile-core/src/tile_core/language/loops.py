@@ -128,18 +128,27 @@ def Parallel(
             )
         found[COALESCED_WIDTH] = coalesced_width
     if loop_layout is not None:
-        found[LOOP_LAYOUT] = _loop_layout(loop_layout)
+        found[LOOP_LAYOUT] = _loop_layout(loop_layout, extents)
     axes = tuple(axis_of("T.Parallel", extent) for extent in extents)
     return LoopNest("T.Parallel", "parallel", axes, found, breakable=False)
 
 
-def _loop_layout(layout: Any) -> dict[str, Any]:
+def _loop_layout(layout: Any, extents: Sequence[Any]) -> dict[str, Any]:
     from tile_core.language.annotate import fragment_maps
     from tile_core.layouts import Fragment
 
     if not isinstance(layout, Fragment):
         raise LoopArgumentError(f"loop_layout={layout!r} is no T.Fragment", remedy="give T.Fragment(extents, ...)")
-    return {**fragment_maps(layout), "shape": list(layout.shape)}
+    shape = list(layout.shape)
+    short = [
+        axis for axis, (n, size) in enumerate(zip(extents, shape, strict=False)) if isinstance(n, int) and n > size
+    ]
+    if len(shape) != len(extents) or short:
+        raise LoopArgumentError(
+            f"loop_layout of shape {tuple(shape)} does not cover the {len(extents)} loops {tuple(extents)}",
+            remedy="give a fragment with one dimension for each loop, at least as long",
+        )
+    return {**fragment_maps(layout), "shape": shape}
 
 
 @located
