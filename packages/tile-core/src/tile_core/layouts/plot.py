@@ -204,6 +204,8 @@ def _draw(drawn: _Fragment | _Layout, path: Path, title: str) -> None:
     axes.imshow(drawn.colours, cmap="turbo", vmin=0, vmax=max(drawn.palette - 1, 1), alpha=0.55, aspect="auto")
     axes.set_title(title, fontsize=9)
     axes.tick_params(labelsize=7)
+    if columns <= _ROWS:
+        axes.set_xticks(range(columns))
     if rows <= _ROWS:
         axes.set_yticks(range(rows), _row_names(drawn.shape))
     if drawn.colours.size <= _LABELLED:
