@@ -219,14 +219,17 @@ template <typename Word, typename T, typename Combine>
 @inline@ T tile_atomic_swap(T* address, Combine combine) {
   const unsigned long long bits = reinterpret_cast<unsigned long long>(address);
   Word* const word = reinterpret_cast<Word*>(bits / sizeof(Word) * sizeof(Word));
-  const unsigned byte = static_cast<unsigned>(bits % sizeof(Word));
+  const unsigned shift = static_cast<unsigned>(bits % sizeof(Word)) * 8u;
+  const Word mask = (~Word(0) >> 8 * (sizeof(Word) - sizeof(T))) << shift;
   Word seen = *word;
   while (true) {
+    const Word part = (seen & mask) >> shift;
     T old;
-    @copy_bytes@(&old, reinterpret_cast<const char*>(&seen) + byte, sizeof(T));
+    @copy_bytes@(&old, &part, sizeof(T));
     const T value = combine(old);
-    Word wanted = seen;
-    @copy_bytes@(reinterpret_cast<char*>(&wanted) + byte, &value, sizeof(T));
+    Word changed = 0;
+    @copy_bytes@(&changed, &value, sizeof(T));
+    const Word wanted = (seen & ~mask) | changed << shift;
     const Word before = @compare_and_swap@(word, seen, wanted);
     if (before == seen) return old;
     seen = before;
