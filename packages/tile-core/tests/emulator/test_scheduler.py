@@ -105,7 +105,7 @@ def test_votes_and_matches(kernels: Any, warp: int) -> None:
     matches = kernels("match_thirds", block=(threads, 1, 1), warp=warp).out[:threads].view(np.uint64)
     for thread in range(threads):
         first = thread // warp * warp
-        present = [u for u in range(first, min(first + warp, threads))]
+        present = range(first, min(first + warp, threads))
         assert votes[thread] == sum(1 << (u - first) for u in present if u % 2)
         assert matches[thread] == sum(1 << (u - first) for u in present if u % 3 == thread % 3)
 

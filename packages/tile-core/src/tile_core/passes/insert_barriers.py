@@ -106,7 +106,7 @@ class _Placer:
         return self._piece(stmt, before)
 
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
-        if _is_barrier(stmt):
+        if is_barrier(stmt):
             return stmt, CLEAN
         touched = self._touched(stmt)
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
@@ -207,7 +207,8 @@ def _touched_by(*exprs: ir.Expr) -> Touched:
     return Touched(reads=frozenset(found))
 
 
-def _is_barrier(stmt: S.Stmt) -> bool:
+def is_barrier(stmt: S.Stmt) -> bool:
+    """Whether a statement is the barrier of a block."""
     call = stmt.value if isinstance(stmt, S.Evaluate) else None
     return isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and str(call.op.name) == BARRIER
 

@@ -24,6 +24,7 @@ from tile_core.passes import rebuild
 from tile_core.passes.accesses import uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.infer_layouts import Plan
+from tile_core.passes.insert_barriers import is_barrier
 from tile_core.passes.nests import direct_reduction, is_parallel, is_reduction, parallel_nest, reduction_call
 from tile_core.passes.thread_nests import emit_nest
 from tile_core.passes.thread_reductions import emit_reduction
@@ -109,7 +110,7 @@ class _Block:
 
     def _is_for_the_block(self, stmt: S.Stmt) -> bool:
         """Whether the statement has an effect outside of the thread that nothing makes a thread's own."""
-        if self._scope.block == 1 or self._branches:
+        if self._scope.block == 1 or self._branches or is_barrier(stmt):
             return False
         if isinstance(stmt, S.BufferStore):
             effect = regions.scope(stmt.buffer) in (regions.GLOBAL, *regions.SHARED)
