@@ -191,3 +191,28 @@ def test_verbose(fake, programs, capsys):
     gc.collect()
     tl.compile(programs.add(5), verbose=True)
     assert "read from the cache add(" in capsys.readouterr().err
+
+
+def test_a_kernel_for_absent_hardware_compiles_and_refuses_the_call(fake, programs, monkeypatch):
+    import importlib
+
+    from tile_core.plugins import Detection, manager
+
+    missing = Detection(available=False, reason="no such device was found")
+    monkeypatch.setattr(importlib.import_module("tile_core.jit.compile"), "detection", lambda name: missing)
+    kernel = tl.compile(programs.add(50), out_idx=-1)
+    assert kernel.kernel_source
+    assert fake.loaded == []
+    with pytest.raises(errors.NoDeviceError, match="target 'fake'.*no such device was found") as caught:
+        kernel("whatever")
+    assert 'execution="emulate"' in caught.value.remedy
+    assert manager.detection("fake").available
+
+
+def test_the_execution_is_a_setting(fake, programs, monkeypatch):
+    monkeypatch.setenv("TILE_EXECUTION", "emulate")
+    assert tl.compile(programs.add(50)).request.execution == "emulate"
+    assert tl.compile(programs.add(50), execution="native").request.execution == "native"
+    monkeypatch.setenv("TILE_EXECUTION", "dream")
+    with pytest.raises(errors.SettingError, match="TILE_EXECUTION is 'dream'"):
+        tl.compile(programs.add(50))

@@ -19,7 +19,7 @@ from tile_core.errors.runtime import CompileOptionError, NoDeviceError, NotAKern
 from tile_core.jit.artifact import Artifact, CompileRequest, Execution
 from tile_core.jit.cache import DiskCache
 from tile_core.jit.fingerprint import kernel_key
-from tile_core.jit.kernel import JITKernel, Loaded
+from tile_core.jit.kernel import JITKernel, Loaded, Refusal
 from tile_core.jit.outputs import check_no_returned_outputs, normalize_out_idx
 from tile_core.jit.parallel import run_parallel
 from tile_core.jit.pass_configs import check_pass_configs
@@ -157,13 +157,8 @@ def _entry(artifact: Artifact, request: CompileRequest, backend: Backend) -> Cal
         entry: Callable[..., Any] = resolve(backend.runtime)(artifact, request)
         return entry
 
-    def refuse(*_arguments: Any) -> None:
-        raise NoDeviceError(
-            f"a kernel for target {request.target.kind!r} was called, but it cannot run here: {found.reason}",
-            remedy=_runnable(backend),
-        )
-
-    return refuse
+    reason = f"a kernel for target {request.target.kind!r} was called, but it cannot run here: {found.reason}"
+    return Refusal(NoDeviceError(reason, remedy=_runnable(backend)))
 
 
 def _runnable(missing: Backend) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import tvm_ffi
 
@@ -57,6 +57,17 @@ class Tuning:
     config: Mapping[str, Any]
     latency: float | None = None
     ref_latency: float | None = None
+
+
+class Refusal:
+    """What stands for the entry of a kernel that cannot run on this machine: calling it raises the error."""
+
+    def __init__(self, error: TileError) -> None:
+        self._error = error
+
+    def __call__(self, *arguments: Any) -> NoReturn:
+        """Refuse, whatever the arguments are."""
+        raise type(self._error)(self._error.message, remedy=self._error.remedy)
 
 
 class Loaded:
@@ -125,6 +136,9 @@ class JITKernel:
         self.attempt = self._outputs.bind(loaded.run)
         """The call without explanations: it raises whatever the entry raises."""
         self._invoke = self.attempt if self.checks_itself else self._checked
+        if isinstance(loaded.run, Refusal):
+            # Neither are arguments looked at nor outputs made on a device that is not there.
+            self._invoke = loaded.run
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the kernel; see the class."""

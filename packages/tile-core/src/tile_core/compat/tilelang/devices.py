@@ -68,10 +68,9 @@ def _mode(torch: Any, device: str, *, redirects: bool) -> AbstractContextManager
 
     def moved(source: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A copy, as between two memories, of the dtype that the call asks for."""
-        others = [value for value in arguments if not names_device(value)]
-        kept = {name: value for name, value in keywords.items() if name not in ("device", "copy", "non_blocking")}
-        kept = {name: value for name, value in kept.items() if value is not None}
-        return source.to(*others, **kept, copy=True) if others or kept else source.clone()
+        dtypes = [value for value in (*arguments, keywords.get("dtype")) if isinstance(value, torch.dtype)]
+        layout = {name: value for name, value in keywords.items() if name == "memory_format" and value is not None}
+        return source.to(dtypes[0] if dtypes else source.dtype, copy=True, **layout)
 
     class DeviceMode(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         """Answers every function of torch that names the device."""

@@ -47,6 +47,8 @@ class FacadeLoader(Loader):
 
         def lookup(name: str) -> Any:
             full = f"{module.__name__}.{name}"
+            if module.__name__ in table().dialects and name in _replacements().__all__:
+                return getattr(_replacements(), name)
             if home is not None and (name in names or not _is_facade(home)):
                 value = getattr(home, name)
                 module.__dict__[name] = value
@@ -59,6 +61,11 @@ class FacadeLoader(Loader):
             raise CompatAttributeError(message, remedy=remedy)
 
         module.__dict__.update(__all__=names, __getattr__=lookup, __dir__=lambda: sorted([*module.__dict__, *names]))
+
+
+def _replacements() -> types.ModuleType:
+    """The module whose names stand in place of a dialect's own."""
+    return importlib.import_module(f"{_HOMES}.language")
 
 
 def _is_facade(home: types.ModuleType) -> bool:
