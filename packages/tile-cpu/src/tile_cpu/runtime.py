@@ -23,10 +23,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tile_core.errors import NoDeviceError
 from tile_core.settings import settings
 from tile_cpu.compiler import KERNEL_OBJECT, POOL_OBJECT
 from tile_cpu.passes.lower_intrinsics import PRINT
 from tile_cpu.split_host import SET_POOL
+from tile_cpu.target import missing_here
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
@@ -52,17 +54,30 @@ _lock = threading.Lock()
 def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
     """The packed function of a compiled kernel: called with every parameter in order, it returns `None`.
 
+    Code for another kind of CPU than this machine's is not loaded; calling the result raises `NoDeviceError`.
+
     Raises:
         SettingError: `TILE_NUM_THREADS` is not a whole number of at least 1.
     """
     import tvm_ffi_orcjit
 
+    if missing := missing_here(request.target):
+        return _absent(missing)
     _register_print()
     module = tvm_ffi_orcjit.default_session().load_module(artifact.files[KERNEL_OBJECT])
     pool = _pool(artifact.files[POOL_OBJECT])
     module[SET_POOL](ctypes.c_void_p(ctypes.addressof(pool)))
     entry: Callable[..., None] = module[artifact.report["symbol"]]
     return entry
+
+
+def _absent(missing: str) -> Callable[..., None]:
+    def refuse(*_arguments: Any) -> None:
+        raise NoDeviceError(
+            f"this machine cannot run the kernel: {missing}", remedy='compile it for this machine: target="cpu"'
+        )
+
+    return refuse
 
 
 @functools.cache

@@ -7,7 +7,7 @@ made, so that the target, and with it the cache key, says which instructions the
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from tile_core.plugins import Detection
 from tile_core.plugins.manifest import Priority
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
-from tile_cpu.llvm.features import cpu_facts, host_target
+from tile_cpu.llvm.features import cpu_facts, features_of, host_features, host_target
 
 HOST = "host"
 _OPTIONS = ("arch", "cpu", "features", "triple")
@@ -53,7 +53,38 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     if not isinstance(arch, str):
         raise TargetSpecError(f"the option 'arch' of target {kind!r} is {arch!r}, expected text")
     chosen = {**_machine(arch), **options, "arch": arch}
+    for name, (accepted, valid) in _FORMS.items():
+        if not valid(chosen[name]):
+            raise TargetSpecError(
+                f"the option {name!r} of target {kind!r} is {chosen[name]!r}", remedy=f"it must be {accepted}"
+            )
     return Target(kind="cpu", backend="cpu", options=chosen)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _are_features(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(_is_text(name) and name[0] in "+-" for name in value)
+
+
+_FORMS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "cpu": ("LLVM's name of a CPU", _is_text),
+    "features": ('a list of LLVM\'s features, each with a sign: ["+avx2"]', _are_features),
+    "triple": ("an LLVM triple", _is_text),
+}
+
+
+def missing_here(target: Target) -> str:
+    """What this machine lacks to run code for `target`, in words; empty where it lacks nothing."""
+    ours = parse_target("cpu", {})
+    theirs, here = (str(each.option("triple")).partition("-")[0] for each in (target, ours))
+    if theirs != here:
+        return f"it is a {here} machine, the code is for {theirs}"
+    wanted = features_of(target.option("cpu"), tuple(target.option("features")), target.option("triple"))
+    lacking = sorted(name for name in wanted if not host_features().get(name, True))
+    return f"its CPU lacks {', '.join(lacking)}" if lacking else ""
 
 
 def _machine(arch: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tile_cpu.llvm import amx
@@ -55,6 +56,18 @@ def facts_of(capabilities: Any) -> CpuFacts:
 
 
 @functools.cache
+def host_features() -> Mapping[str, bool]:
+    """The instruction sets that LLVM knows for this kind of machine, and whether this process may use each."""
+    import tvm
+
+    read = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
+    host = {} if read is None else {str(name): bool(value) for name, value in read().items()}
+    if any(on for name, on in host.items() if name.startswith(_TILES)) and not amx.permitted():
+        host |= {name: False for name in host if name.startswith(_TILES)}
+    return MappingProxyType(host)
+
+
+@functools.cache
 def host_target() -> tuple[str, tuple[str, ...]]:
     """`(mcpu, mattr)` that make LLVM emit for exactly this machine, and the right to use all of it.
 
@@ -62,15 +75,11 @@ def host_target() -> tuple[str, tuple[str, ...]]:
     >>> all(feature[0] in "+-" for feature in mattr)
     True
     """
-    import tvm
     from tvm.target import codegen
 
     mcpu = str(codegen.llvm_get_system_cpu())
     implied = _features(mcpu, ())
-    read = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
-    host = {} if read is None else {str(name): bool(value) for name, value in read().items()}
-    if any(on for name, on in host.items() if name.startswith(_TILES)) and not amx.permitted():
-        host |= {name: False for name in host if name.startswith(_TILES)}
+    host = host_features()
     difference = sorted(("+" if on else "-") + name for name, on in host.items() if on != (name in implied))
     wide = _ALWAYS if _is_x86(_triple()) else ()
     return mcpu, (*difference, *wide)
@@ -98,6 +107,11 @@ def _x86(has: frozenset[str]) -> CpuFacts:
         bf16_tile=wide and {"amx-tile", "amx-bf16"} <= has,
         int8_tile=wide and {"amx-tile", "amx-int8"} <= has,
     )
+
+
+def features_of(mcpu: str, mattr: tuple[str, ...] = (), triple: str = "") -> frozenset[str]:
+    """Every feature that LLVM uses for a CPU, by its own names."""
+    return _features(mcpu, mattr, triple)
 
 
 def _features(mcpu: str, mattr: tuple[str, ...], triple: str = "") -> frozenset[str]:
