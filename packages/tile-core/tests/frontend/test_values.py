@@ -272,6 +272,24 @@ def test_buffers_tell_their_facts():
             question(a)
 
 
+def test_whole_buffers_and_regions_have_no_operators():
+    a = buffer(4, 8)
+    for value in (a, a[0:2, :]):
+        for operation in (operator.add, operator.mul, operator.gt, operator.floordiv, operator.and_, operator.matmul):
+            for arguments in ((value, 2), (2, value)):
+                with pytest.raises(OperandError, match="whole buffer or region A"):
+                    operation(*arguments)
+        with pytest.raises(OperandError):
+            -value
+    assert a == a
+    assert (a == buffer(4, 8)) is False
+
+
+def test_scalars_have_no_elements():
+    with pytest.raises(IndexCountError, match="index a buffer"):
+        var("int32")[0]
+
+
 def test_indexing():
     a = buffer(4, 8)
     i = var("int32")

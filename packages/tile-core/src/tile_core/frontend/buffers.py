@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -10,7 +10,7 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import AssignmentTargetError
 from tile_core.frontend.builder import current_builder
-from tile_core.frontend.exprs import Expr, Value, as_expr, unwrap, unwrap_cast
+from tile_core.frontend.exprs import Expr, Value, as_expr, no_scalar, unwrap, unwrap_cast
 from tile_core.frontend.indexing import Index, Slicing, normalise
 from tile_core.ir import regions
 
@@ -62,7 +62,21 @@ class VarCell(Expr):
         self.buffer[index] = value
 
 
-class Buffer(Value):
+class Tile(Value):
+    """What has elements and no operators of its own: a buffer or a region."""
+
+    __slots__ = ()
+
+    def _no_operator(self, *_: Any) -> NoReturn:
+        raise no_scalar(self)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _no_operator
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _no_operator
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _no_operator
+    __rshift__ = __rrshift__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __invert__ = __abs__ = _no_operator
+
+
+class Buffer(Tile):
     """A tensor parameter or an allocated tile."""
 
     __slots__ = ("_ir", "dtype", "shape", "strides")
@@ -124,7 +138,7 @@ class Buffer(Value):
         builder.emit(S.BufferStore(self._ir, node, [unwrap(index) for index in indices], builder.span))
 
 
-class Region(Value):
+class Region(Tile):
     """A box of a buffer. `kept` marks the axes written as slices; an axis written as an index has extent 1."""
 
     __slots__ = ("buffer", "extents", "kept", "starts")

@@ -17,6 +17,7 @@ from tile_core.dtypes import DType
 from tile_core.errors.frontend import (
     DeviceValueAsBoolError,
     DeviceValueAsNumberError,
+    IndexCountError,
     OperandError,
     StaleValueError,
     ValueAttributeError,
@@ -246,6 +247,9 @@ class Expr(Value):
     def __len__(self) -> int:
         raise DeviceValueAsNumberError(f"len() of the scalar {self}", remedy="a scalar has no length")
 
+    def __getitem__(self, index: Any) -> Any:
+        raise IndexCountError(f"{self} is indexed and has no elements", remedy="index a buffer")
+
     def load(self) -> Expr:
         """The value of this moment, which later assignments to a variable do not change."""
         return self
@@ -319,7 +323,7 @@ def as_number(value: Any) -> Number:
         item = value.item()
         if isinstance(item, bool | int | float):
             return item
-    raise OperandError(f"{_describe(value)} is no scalar of a kernel", remedy=_remedy(value))
+    raise no_scalar(value)
 
 
 def as_expr(node: ir.Expr) -> Expr:
@@ -330,6 +334,11 @@ def as_expr(node: ir.Expr) -> Expr:
 def is_device(value: object) -> bool:
     """Whether a value exists only when the kernel runs."""
     return isinstance(value, Value)
+
+
+def no_scalar(value: object) -> OperandError:
+    """The error for a value that stands where a scalar must."""
+    return OperandError(f"{_describe(value)} is no scalar of a kernel", remedy=_remedy(value))
 
 
 def _describe(value: object) -> str:
