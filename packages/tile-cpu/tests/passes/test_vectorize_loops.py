@@ -297,6 +297,18 @@ def test_vectorized_loop_with_a_start(build, machine):
     assert not out[:4].any() and not out[8:].any()
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_vectorized_loop_that_reads_what_it_wrote(build, machine):
+    A = buffer("A", 17)
+    i = tirx.Var("i", "int32")
+    step = store(A, tirx.Add(load(A, i), f32(1.0)), i + 1)
+    func, widths = vectorized([A], S.For(i, int32(0), int32(16), S.ForKind.VECTORIZED, step), machine)
+    assert widths[0]["lanes"] == 1
+    data = torch.zeros(17)
+    build(func)(data)
+    assert data.tolist() == list(range(17))
+
+
 def test_other_loops_are_left_alone():
     A = buffer("A", 16)
     i = tirx.Var("i", "int32")

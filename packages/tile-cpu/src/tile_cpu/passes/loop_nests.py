@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
@@ -26,11 +27,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class Nest:
-    """A perfect nest, outermost axis first, and its body."""
+    """A perfect nest, outermost axis first, and its body.
+
+    `independent` says that the iterations may run at once: by contract for `T.Parallel`; for a `T.vectorized` loop where
+    no iteration loads what another one stores.
+    """
 
     axes: tuple[Axis, ...]
     body: S.Stmt
     span: ir.Span | None
+    independent: bool = True
 
 
 def nest_of(loop: S.For) -> Nest:
@@ -42,7 +48,18 @@ def nest_of(loop: S.For) -> Nest:
         assert isinstance(body, S.For)
         axes.append(Axis(body.loop_var, body.min, body.extent, body.span))
         body = body.body
-    return Nest(tuple(axes), body, loop.span)
+    return Nest(tuple(axes), body, loop.span, PARALLEL in loop.annotations or not _carries(body))
+
+
+def _carries(body: S.Stmt) -> bool:
+    """Whether the body loads elements of a buffer that it stores to under other indices."""
+    stores = collect(body, S.BufferStore)
+    return any(
+        load.source.same_as(store.buffer)
+        and not all(tvm_ffi.structural_equal(a, b) for a, b in zip(load.indices, store.indices, strict=True))
+        for store in stores
+        for load in collect(body, ir.TensorLoad)
+    )
 
 
 def candidates(nest: Nest) -> list[Axis]:

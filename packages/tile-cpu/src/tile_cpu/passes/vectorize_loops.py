@@ -80,7 +80,7 @@ class _Rewriter:
         return lowered
 
     def _nest(self, nest: Nest) -> tuple[int, S.Stmt]:
-        for axis in candidates(nest):
+        for axis in candidates(nest) if nest.independent else []:
             lanes = self._lanes(nest, axis)
             if lanes == 1:
                 continue
