@@ -557,3 +557,15 @@ def test_conditions_that_fold_are_decided(run):
     a = zeros(8)
     run(kernel, a)
     assert a[:2].tolist() == [2, 3]
+
+
+def test_a_write_through_a_view_is_a_write(refused):
+    with refused(StaleValueError, at="B[0] = pair[0]", naming=("A",)):
+
+        @T.prim_func
+        def kernel(A: Ints, B: Ints):
+            with T.Kernel(1, threads=32):
+                rows = T.reshape(A, (2, 4))
+                pair = (A[0], A[1])
+                rows[0, 0] = 9
+                B[0] = pair[0]

@@ -376,3 +376,29 @@ def test_float_constants_are_rounded_to_their_dtype(value, name):
             constant(value, dtype)
     else:
         assert float(constant(value, dtype).value) == expected
+
+
+@pytest.mark.parametrize(
+    ("signed", "unsigned"), [("int8", "uint8"), ("int8", "uint32"), ("int16", "uint16"), ("int32", "uint32")]
+)
+def test_signed_and_unsigned_are_compared_and_divided_exactly(signed, unsigned):
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), signed), B: T.Tensor((4,), unsigned), C: T.Tensor((4, 4), T.int64)):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(4):
+                C[0, i] = A[i] < B[i]
+                C[1, i] = A[i] == B[i]
+                C[2, i] = A[i] // B[i]
+                C[3, i] = A[i] % B[i]
+
+    a = torch.tensor([-1, -7, 5, -128], dtype=DType(signed).torch)
+    b = torch.tensor([1, 2, 5, 3], dtype=torch.int64).to(DType(unsigned).torch)
+    c = torch.zeros((4, 4), dtype=torch.int64)
+    tl.compile(kernel, target="interpret")(a, b, c)
+    x, y = a.tolist(), b.tolist()
+    assert c[0].tolist() == [int(p < q) for p, q in zip(x, y, strict=True)]
+    assert c[1].tolist() == [int(p == q) for p, q in zip(x, y, strict=True)]
+    assert c[2].tolist() == [p // q for p, q in zip(x, y, strict=True)]
+    assert c[3].tolist() == [p % q for p, q in zip(x, y, strict=True)]
+    with pytest.raises(OperandError, match="uint64"):
+        _ = var("int64") < var("uint64")

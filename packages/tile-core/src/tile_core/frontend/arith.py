@@ -20,7 +20,7 @@ from tile_core.errors.frontend import (
     DivisionByZeroError,
     OperandError,
 )
-from tile_core.frontend.promotion import BOOL, INT32, Number, fits, promote
+from tile_core.frontend.promotion import BOOL, INT32, Number, fits, promote, promote_exactly
 
 Node = Callable[[ir.Expr, ir.Expr], ir.Expr]
 
@@ -170,7 +170,8 @@ def binary(symbol: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
     Raises:
         OperandError, AmbiguousDivisionError, DivisionByZeroError: what the operator is not defined for.
     """
-    dtype = promote(dtype_of(a), dtype_of(b))
+    exactly = symbol in COMPARISON or symbol in DIVISION
+    dtype = (promote_exactly if exactly else promote)(dtype_of(a), dtype_of(b))
     dtype = _computed_in(symbol, dtype)
     a, b = cast(a, dtype), cast(b, dtype)
     folded = None if dtype.is_float else _fold(symbol, a, b, dtype)

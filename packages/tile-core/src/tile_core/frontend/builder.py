@@ -24,7 +24,7 @@ from tile_core.errors.frontend import (
     StatementInExpressionError,
 )
 from tile_core.frontend.positions import caller_span
-from tile_core.frontend.writes import touches_buffers, written_buffers
+from tile_core.frontend.writes import memory_of, touches_buffers, written_buffers
 from tile_core.ir.spans import to_tvm
 from tile_core.ir.visit import sequence
 
@@ -76,6 +76,7 @@ class Builder:
         self.eager: Any = None
         self.clock = 0
         self.last_write: dict[ir.Var, int] = {}
+        self._memory: dict[ir.Var, ir.Var] = {}
         self.open_loops: list[LoopReads] = []
         self.broken: tuple[BaseException, SourceSpan | None] | None = None
         self._names: dict[str, int] = {}
@@ -114,10 +115,20 @@ class Builder:
         if self.frames[-1].ended:
             return
         self.frames[-1].stmts.append(stmt)
+        if isinstance(stmt, S.DeclBuffer):
+            self._memory[stmt.buffer] = self.memory(memory_of(stmt.data))
         if written:
             self.clock += 1
             for buffer in written:
-                self.last_write[buffer] = self.clock
+                self.last_write[self.memory(buffer)] = self.clock
+
+    def memory(self, buffer: ir.Var) -> ir.Var:
+        """The buffer or pointer whose memory `buffer` is a view of, or itself."""
+        return self._memory.get(buffer, buffer)
+
+    def written_since(self, buffer: ir.Var, moment: int) -> bool:
+        """Whether the memory of `buffer` was written after `moment` of the clock."""
+        return self.last_write.get(self.memory(buffer), 0) > moment
 
     def evaluate(self, call: ir.Expr) -> None:
         """Append an expression for its effect."""
@@ -164,7 +175,7 @@ class Builder:
         yield
         self.open_loops.pop()
         for buffer in loop.reads:
-            if self.last_write.get(buffer, 0) > loop.began:
+            if self.written_since(buffer, loop.began):
                 raise StaleValueError(
                     f"an element of {buffer.name} read before the loop is used in it, and the loop writes it",
                     remedy="bind the value to a name before the loop: `v = ...`",

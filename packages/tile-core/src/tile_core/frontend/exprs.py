@@ -23,7 +23,7 @@ from tile_core.errors.frontend import (
     ValueAttributeError,
 )
 from tile_core.frontend import arith
-from tile_core.frontend.builder import active_builder
+from tile_core.frontend.builder import Builder, active_builder
 from tile_core.frontend.promotion import Number, literal_beside, literal_dtype
 from tile_core.frontend.writes import mentioned_buffers
 
@@ -88,16 +88,16 @@ class Expr(Value):
         """The TVM expression. Raises StaleValueError where a buffer it reads was written since it was made."""
         builder = active_builder()
         if builder is not None and builder.clock > self._made_at:
-            self._refuse_if_stale(builder.last_write)
+            self._refuse_if_stale(builder)
         if builder is not None and len(builder.open_loops) > self._loops:
             buffers = mentioned_buffers(self._ir)
             for loop in builder.open_loops[self._loops :]:
                 loop.reads += buffers
         return self._ir
 
-    def _refuse_if_stale(self, last_write: dict[Any, int]) -> None:
+    def _refuse_if_stale(self, builder: Builder) -> None:
         for buffer in mentioned_buffers(self._ir):
-            if last_write.get(buffer, 0) > self._made_at:
+            if builder.written_since(buffer, self._made_at):
                 raise StaleValueError(
                     f"{self._ir} was read here before {buffer.name} was written again, and is used after it",
                     remedy="bind the value to a name before the write: `v = ...`",

@@ -44,6 +44,21 @@ def promote(a: DType, b: DType) -> DType:
     return b if b.is_unsigned else a
 
 
+def promote_exactly(a: DType, b: DType) -> DType:
+    """The dtype in which two integers are compared and divided: one that holds all values of both.
+
+    Raises:
+        OperandError: a signed integer and a uint64, which no dtype holds both of.
+    """
+    common = promote(a, b)
+    if not common.element.is_unsigned or not (a.element.is_int or b.element.is_int):
+        return common
+    for dtype in _SIGNED:
+        if dtype.bits > common.element.bits:
+            return dtype.with_lanes(common.lanes)
+    raise OperandError(f"{a} and {b} have no common integer type", remedy='cast one side: T.cast(x, "int64")')
+
+
 def _common_lanes(a: DType, b: DType) -> int:
     if a.kind in ("handle", "void") or b.kind in ("handle", "void"):
         raise OperandError(f"{a} and {b} have no arithmetic")

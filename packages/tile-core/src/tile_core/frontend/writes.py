@@ -44,6 +44,13 @@ def _written_by_call(call: ir.Call) -> Sequence[ir.Var]:
     return mentioned_buffers(call)
 
 
+def memory_of(data: ir.Expr) -> ir.Var:
+    """The buffer or pointer variable that the data expression of a view comes from; a new variable for an address."""
+    found: list[ir.Var] = []
+    walk(data, (ir.Var, found.append))
+    return found[0] if found else ir.Var("memory", "handle")
+
+
 def mentioned_buffers(expr: ir.Expr) -> list[ir.Var]:
     """Every buffer that an expression mentions."""
     found: list[ir.Var] = []
