@@ -122,6 +122,15 @@ def test_every_element_is_shown_at_any_rank(shape: tuple[int, ...]) -> None:
     assert all(f"{place}@{place % 32}" in text.split() for place in range(int(np.prod(shape))))
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0), ()])
+def test_shapes_without_elements_or_axes(shape: tuple[int, ...], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for number, layout in enumerate((Layout.row_major(shape), parallel_fragment(shape, threads=4))):
+        path = tmp_path / f"{number}.png"
+        assert f"({', '.join(map(str, shape))}" in plot_layout(layout, path)
+        assert path.read_bytes().startswith(PNG)
+
+
 @pytest.mark.parametrize(
     "layout", [parallel_fragment((8, 8), threads=8, vector=2), Layout.row_major((128, 64)), Layout.row_major((5,))]
 )

@@ -24,8 +24,8 @@ BANK_BYTES = 4
 _PHASE_BYTES = BANKS * BANK_BYTES
 _ROWS, _COLUMNS = 32, 16
 """The part of a tile that the text shows."""
-_LABELLED = 1024
-"""Cells of the largest tile whose picture has text in every cell."""
+_LABELLED = 64
+"""Rows or columns of the largest tile whose picture has text in every cell."""
 _LISTED = 8
 """Threads, and elements of a thread, that the text lists."""
 
@@ -85,6 +85,8 @@ def bank_conflicts(layout: Layout, axis: int, *, itemsize: int = 4, vector: int 
     _check(itemsize, vector)
     if not -len(layout.shape) <= axis < len(layout.shape):
         raise LayoutError(f"a layout of shape {layout.shape} has no axis {axis}")
+    if not layout.flat.size:
+        return 1
     places = _accesses(layout.flat, axis % len(layout.shape), vector)
     lanes = max(1, min(BANKS, _PHASE_BYTES // (itemsize * vector)))
     worst = 1
@@ -198,17 +200,19 @@ def _draw(drawn: _Fragment | _Layout, path: Path, title: str) -> None:
             remedy="python -m pip install matplotlib; without a path, plot_layout returns text and needs nothing",
         ) from error
     rows, columns = drawn.colours.shape
-    cell = 0.45 if drawn.colours.size <= _LABELLED else 12 / max(rows, columns)
+    labelled = max(rows, columns) <= _LABELLED
+    cell = 0.45 if labelled else 12 / max(rows, columns)
     figure = Figure(figsize=(max(4.0, columns * cell + 1), max(1.6, rows * cell * 0.7 + 1)), layout="constrained")
     axes: Any = figure.subplots()
-    axes.imshow(drawn.colours, cmap="turbo", vmin=0, vmax=max(drawn.palette - 1, 1), alpha=0.55, aspect="auto")
+    if drawn.colours.size:
+        axes.imshow(drawn.colours, cmap="turbo", vmin=0, vmax=max(drawn.palette - 1, 1), alpha=0.55, aspect="auto")
     axes.set_title(title, fontsize=9)
     axes.tick_params(labelsize=7)
     if columns <= _ROWS:
         axes.set_xticks(range(columns))
     if rows <= _ROWS:
         axes.set_yticks(range(rows), _row_names(drawn.shape))
-    if drawn.colours.size <= _LABELLED:
+    if labelled:
         for row, column in np.ndindex(rows, columns):
             axes.text(column, row, drawn.cell(row, column), ha="center", va="center", fontsize=6)
     figure.savefig(path, dpi=110)
