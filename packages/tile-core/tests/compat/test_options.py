@@ -59,6 +59,13 @@ def test_the_closest_pass_config_is_named():
         pass_options({"tl.disable_warp_specialised": True})
 
 
+def test_a_pass_config_of_another_version_is_named(tilelang):
+    assert tilelang.PassConfigKey.TL_SIMPLIFY == "tl.Simplify"
+    assert tilelang.PassConfigKey("tl.Simplify") is tilelang.PassConfigKey.TL_SIMPLIFY
+    with pytest.raises(errors.PassConfigKeyError, match="0.1.15 has no pass config TL_ASCEND_AUTO_SYNC"):
+        tilelang.PassConfigKey.TL_ASCEND_AUTO_SYNC
+
+
 def test_the_target_of_the_runner_wins(host):
     assert target_of("cuda") is None
     assert target_of({"kind": "hip", "arch": "gfx942"}) is None
@@ -151,6 +158,8 @@ def test_what_a_kernel_lacks_is_named(tilelang, program):
     kernel.update_tuner_result(latency=1.0, config={"n": 10}, ref_latency=2.0)
     assert kernel.get_tuner_result() == {"latency": 1.0, "config": {"n": 10}, "ref_latency": 2.0}
     assert kernel.torch_function is kernel
+    first = kernel.params[0]
+    assert (first.torch_dtype(), first.is_scalar(), first.is_float8()) == (torch.float32, False, False)
     assert kernel.prim_func.attrs["global_symbol"] == "main"
 
 
@@ -163,7 +172,7 @@ def test_lower_gives_the_source(tilelang, program):
 
 
 def test_a_kernel_is_one_object_for_equal_arguments(tilelang, program):
-    factory = tilelang.jit(program, out_idx=-1) if False else tilelang.jit(out_idx=-1)(program)
+    factory = tilelang.jit(out_idx=-1)(program)
     assert factory(10) is factory(n=10) is factory.compile(10)
     assert factory(11) is not factory(10)
     assert factory.is_lazy_mode()

@@ -36,6 +36,12 @@ def test_on_the_host(name, host, monkeypatch):
     run(name, monkeypatch)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_interpreted(name, monkeypatch):
+    monkeypatch.setenv("TILE_TARGET", "interpret")
+    run(name, monkeypatch)
+
+
 @pytest.mark.emulate
 @pytest.mark.skipif(importlib.util.find_spec("tile_cuda") is None, reason="tile-cuda is not installed")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no host compiler")

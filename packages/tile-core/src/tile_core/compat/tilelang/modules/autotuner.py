@@ -11,7 +11,8 @@ from tile_core.autotune.inputs import get_autotune_inputs, set_autotune_inputs
 from tile_core.autotune.tuner import AutoTuner as CoreTuner
 from tile_core.autotune.tuner import AutotuneResult as CoreResult
 from tile_core.compat.tilelang.modules.jit import JITImpl, JITKernel
-from tile_core.compat.tilelang.modules.profiler import _check_backend
+from tile_core.compat.tilelang.modules.params import params_of
+from tile_core.compat.tilelang.modules.profiler import check_backend
 from tile_core.compat.tilelang.options import compile_options, pass_options
 from tile_core.compat.tilelang.table import warn_once
 
@@ -53,9 +54,17 @@ def _config(config: Any) -> Any:
     return {**config, _PASS_CONFIGS: own}
 
 
+def _options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options whose `supply_prog` gets parameters as TileLang has them."""
+    supply = options.get("supply_prog")
+    if supply is None:
+        return options
+    return {**options, "supply_prog": lambda params: supply(params_of(params))}
+
+
 def autotune(func: Callable[..., Any] | None = None, *, configs: Any, **options: Any) -> Callable[[JITImpl], JITImpl]:
     """`tile_core.autotune` above TileLang's `jit`."""
-    decorate = _core_autotune(func, configs=_configs(configs), **options)
+    decorate = _core_autotune(func, configs=_configs(configs), **_options(options))
 
     def wrap(function: JITImpl) -> JITImpl:
         native: Any = function.native if isinstance(function, JITImpl) else function
@@ -82,8 +91,8 @@ class AutoTuner:
 
     def set_profile_args(self, backend: str = "event", **options: Any) -> Self:
         """How to measure and check."""
-        _check_backend(backend)
-        self.native.set_profile_args(**options)
+        check_backend(backend)
+        self.native.set_profile_args(**_options(options))
         return self
 
     def set_kernel_parameters(self, k_parameters: tuple[Any, Any], f_parameters: Mapping[str, Any]) -> Self:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile_core.compat.tilelang.modules.jit import compile as _compile
+from tile_core.compat.tilelang.modules.params import KernelParam
 from tile_core.errors.compat import CompatAttributeError
-from tile_core.jit.kernel import KernelParam
 
 __all__ = ["CompiledArtifact", "KernelParam", "lower"]
 

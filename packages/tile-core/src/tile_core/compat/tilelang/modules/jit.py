@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tile_core.compat.tilelang.devices import REMEDY
+from tile_core.compat.tilelang.modules.params import KernelParam, params_of
 from tile_core.compat.tilelang.modules.profiler import Profiler
 from tile_core.compat.tilelang.options import compile_options
 from tile_core.errors.compat import CompatAttributeError
@@ -20,7 +21,7 @@ from tile_core.jit import compile as _core_compile
 from tile_core.jit.jit import JITFunction
 from tile_core.jit.jit import jit as _core_jit
 from tile_core.jit.kernel import JITKernel as CoreKernel
-from tile_core.jit.kernel import KernelParam, Tuning
+from tile_core.jit.kernel import Tuning
 from tile_core.jit.parallel import run_parallel
 from tile_core.jit.profiler import TensorSupplyType
 
@@ -76,6 +77,11 @@ class JITKernel:
     def prim_func(self) -> Any:
         """The tile program."""
         return self.native.program
+
+    @property
+    def params(self) -> list[KernelParam]:
+        """Every parameter in order."""
+        return params_of(self.native.params)
 
     @property
     def out_idx(self) -> list[int]:

@@ -14,7 +14,12 @@ from tile_core.jit.timing import ReturnMode, check_mode, measure, summarize
 __all__ = ["Profiler", "TensorSupplyType", "do_bench"]
 
 
-def _check_backend(backend: str) -> None:
+def check_backend(backend: str) -> None:
+    """Accept TileLang's profiler backends.
+
+    Raises:
+        CompatOptionError: TileLang does not have it either.
+    """
     known = table().profiler_backends
     if backend not in known:
         raise CompatOptionError(
@@ -57,7 +62,7 @@ class Profiler(CoreProfiler):
             ProfilerError: as `tile_core.Profiler.do_bench`.
         """
         del device, early_stop_baseline
-        _check_backend(backend)
+        check_backend(backend)
         return super().do_bench(
             func,
             warmup,
@@ -107,7 +112,7 @@ def do_bench(
     from tile_core.compat.tilelang.modules.utils import get_current_device
 
     del fast_flush, device, cache_size, early_stop_baseline
-    _check_backend(backend)
+    check_backend(backend)
     check_mode(return_mode)
     clock = get_current_device().type
     times = measure(fn, clock, warmup=warmup, rep=rep, n_warmup=_n_warmup, n_repeat=_n_repeat)
