@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tile_core.plugins import Backend, hookimpl
+from tile_core.plugins.threads import THREAD_OP_LOWERINGS
 
 
 @hookimpl
@@ -17,6 +18,6 @@ def tile_register_backend() -> Backend:
         capabilities="tile_rocm.target:capabilities",
         compiler="tile_rocm.compiler:compile_kernel",
         pipeline_edits="tile_rocm.pipeline:edits",
-        op_lowerings={"tile.sync_threads": "tile_core.passes.threads:keep_barrier"},
+        op_lowerings=THREAD_OP_LOWERINGS,
         runtime="tile_rocm.runtime:load",
     )

@@ -88,7 +88,7 @@ class _Splitter:
 def _captured(loop: S.For) -> list[ir.Var]:
     """What a launch uses and does not define, sizes of captured buffers included."""
     defined = {nested.loop_var for nested in visit.collect(loop, S.For)}
-    for kind, field in ((S.Bind, "var"), (S.AllocBuffer, "buffer"), (E.Let, "var")):
+    for kind, field in ((S.Bind, "var"), (S.AllocBuffer, "buffer"), (S.DeclBuffer, "buffer"), (E.Let, "var")):
         defined.update(getattr(node, field) for node in visit.collect(loop.body, kind))
     found: dict[ir.Var, None] = {}
 

@@ -131,6 +131,7 @@ class _Grouping:
         for reduction in self._program.reductions:
             self._tie_reduction(reduction.src, reduction.dst, reduction.kept)
         self._check_block_accesses()
+        self._refused |= {buffer for buffer in self._program.viewed if buffer in self._number}
         if not self._refused:
             self._check_classes()
         if self._refused:
@@ -182,9 +183,7 @@ class _Grouping:
     def _refuse_component(self, member: tuple[str, int]) -> None:
         root = self._members.find(member)
         self._refused |= {
-            buffer
-            for number, buffer in enumerate(self._fragments)
-            if self._members.find(("fragment", number)) == root
+            buffer for number, buffer in enumerate(self._fragments) if self._members.find(("fragment", number)) == root
         }
 
     def _components(self) -> list[list[tuple[str, int]]]:

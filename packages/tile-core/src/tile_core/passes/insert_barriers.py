@@ -23,6 +23,7 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
+from tile_core.ir.views import view_roots
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
@@ -32,7 +33,7 @@ from tile_core.passes.thread_scope import PHASE
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
 ADDRESS_ONLY = ("tile.is_aligned",)
-PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT)
+PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class InsertBarriers:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            placer = _Placer(_thread_dependent(launch), _overlapping(launch.body))
+            placer = _Placer(_thread_dependent(launch), _overlapping(launch.body), view_roots(launch.body))
             body, _state = placer.stmt(launch.body, CLEAN)
             count += placer.count
             return replace(launch, body=_without_phases(body)).to_stmt()
@@ -86,9 +87,15 @@ def barrier(span: Any = None) -> S.Stmt:
 class _Placer:
     """Rewrites statements, given what was touched before; returns the statement and what is touched after."""
 
-    def __init__(self, divergent: frozenset[ir.Var], overlapping: Mapping[ir.Var, frozenset[ir.Var]]) -> None:
+    def __init__(
+        self,
+        divergent: frozenset[ir.Var],
+        overlapping: Mapping[ir.Var, frozenset[ir.Var]],
+        roots: Mapping[ir.Var, ir.Var],
+    ) -> None:
         self._divergent = divergent
         self._overlapping = overlapping
+        self._roots = roots
         self.count = 0
 
     def stmt(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
@@ -117,7 +124,7 @@ class _Placer:
         return visit.sequence([barrier(stmt.span), stmt], stmt.span), touched
 
     def _control(self, stmt: Any, before: Touched) -> tuple[S.Stmt, Touched]:
-        condition = _touched_by(*_heads(stmt))
+        condition = self._by_root(_touched_by(*_heads(stmt)))
         prefix: list[S.Stmt] = []
         if before.conflicts(condition):
             prefix, before = [barrier(stmt.span)], CLEAN
@@ -138,16 +145,23 @@ class _Placer:
 
     def _touched(self, stmt: S.Stmt) -> Touched:
         """A write also touches the tiles that share its bytes."""
-        found = _touched(stmt)
+        found = self._by_root(_touched(stmt))
         spread = (self._overlapping.get(buffer, frozenset()) for buffer in found.writes)
         return Touched(found.reads, found.writes.union(*spread))
+
+    def _by_root(self, touched: Touched) -> Touched:
+        """Views stand for the buffer whose memory they are."""
+        reads, writes = (
+            frozenset(self._roots.get(var, var) for var in found) for found in (touched.reads, touched.writes)
+        )
+        return Touched(reads, writes)
 
     def _is_uniform(self, stmt: Any) -> bool:
         return not any(var in self._divergent for head in _heads(stmt) for var in visit.collect(head, ir.Var))
 
     def _check_divergent(self, stmt: Any) -> None:
         """A piece of work under a thread's own condition must need no barrier inside."""
-        inner = _Placer(frozenset(), self._overlapping)
+        inner = _Placer(frozenset(), self._overlapping, self._roots)
         inner.stmt(stmt.then_case if isinstance(stmt, S.IfThenElse) else stmt.body, CLEAN)
         phases = [attr for attr in visit.collect(stmt, S.AttrStmt) if attr.attr_key == PHASE]
         if inner.count and phases:

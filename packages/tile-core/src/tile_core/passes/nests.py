@@ -10,6 +10,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.regions import constant
+from tile_core.ir.views import viewed
 from tile_core.ops.base import OpCall, view
 from tile_core.passes.accesses import Access, accesses
 from tile_core.passes.mark_reductions import REDUCTION
@@ -63,12 +64,16 @@ class MarkedReduction:
 
 @dataclass
 class Program:
-    """What a kernel body holds. `block_accesses` stand outside of every nest: each thread makes them."""
+    """What a kernel body holds.
+
+    `block_accesses` stand outside of every nest: each thread makes them. `viewed` are buffers that other names stand for.
+    """
 
     nests: list[ParallelNest] = field(default_factory=list)
     reductions: list[MarkedReduction] = field(default_factory=list)
     fragments: list[ir.Var] = field(default_factory=list)
     block_accesses: list[Access] = field(default_factory=list)
+    viewed: list[ir.Var] = field(default_factory=list)
 
 
 def reduction_call(stmt: S.AttrStmt) -> OpCall:
@@ -115,6 +120,8 @@ def _collect(stmt: S.Stmt, shared: frozenset[ir.Var], program: Program) -> None:
     if isinstance(stmt, S.AllocBuffer):
         if regions.scope(stmt.buffer) == regions.FRAGMENT:
             program.fragments.append(stmt.buffer)
+    elif isinstance(stmt, S.DeclBuffer):
+        program.viewed.extend(viewed(stmt))
     elif is_parallel(stmt):
         program.nests.append(parallel_nest(stmt))
     elif is_reduction(stmt) and (direct := direct_reduction(stmt, shared)) is not None:

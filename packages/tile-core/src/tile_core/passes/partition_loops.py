@@ -27,6 +27,7 @@ from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
 from tile_core.passes.nests import direct_reduction, is_parallel, is_reduction, parallel_nest, reduction_call
 from tile_core.passes.thread_nests import emit_nest
+from tile_core.passes.thread_reducers import reducer_statement
 from tile_core.passes.thread_reductions import emit_reduction
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 
@@ -91,6 +92,10 @@ class _Block:
             return self._reduction(stmt)
         if isinstance(stmt, S.AllocBuffer):
             return self._scope.allocate(stmt)
+        if isinstance(stmt, S.DeclBuffer):
+            return self._scope.declare_view(stmt)
+        if (reducer := reducer_statement(self._scope, stmt)) is not None:
+            return reducer
         if isinstance(stmt, S.BufferStore | S.Evaluate):
             return self._leaf(stmt)
         return self._nested(stmt)
@@ -113,7 +118,7 @@ class _Block:
         if self._scope.block == 1 or self._branches or is_barrier(stmt):
             return False
         if isinstance(stmt, S.BufferStore):
-            effect = regions.scope(stmt.buffer) in (regions.GLOBAL, *regions.SHARED)
+            effect = regions.scope(stmt.buffer) in (regions.GLOBAL, *regions.SHARED, regions.REDUCER)
         else:
             effect = isinstance(stmt.value, ir.Call) and not isinstance(stmt.value, E.IntImm)
         return effect and not uses(stmt, tuple(self._per_thread))

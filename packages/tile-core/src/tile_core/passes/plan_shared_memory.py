@@ -21,6 +21,7 @@ from tile_core.errors.passes import SharedMemoryLimitError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.regions import constant
+from tile_core.ir.views import view_roots
 from tile_core.passes.base import PassContext
 
 ALIGNMENT = 128
@@ -69,8 +70,8 @@ class _Lives:
 
     def __init__(self, body: S.Stmt) -> None:
         self._tiles: dict[ir.Var, _Tile] = {}
-        self._depth: dict[ir.Var, tuple[int, ...]] = {}
         self._position = 0
+        self._roots = view_roots(body)
         self._loops: list[tuple[int, set[ir.Var]]] = []
         self._walk(body)
         self.tiles = [tile for tile in self._tiles.values() if tile.last >= 0]
@@ -84,7 +85,7 @@ class _Lives:
             return
         inner = visit.children(stmt)
         for part in _own_parts(stmt) if inner else (stmt,):
-            for buffer in set(visit.collect(part, ir.Var)) & set(self._tiles):
+            for buffer in {self._roots.get(var, var) for var in visit.collect(part, ir.Var)} & set(self._tiles):
                 self._use(buffer, self._position)
         if not isinstance(stmt, S.For | S.While):
             for child in inner:

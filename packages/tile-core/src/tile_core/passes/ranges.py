@@ -17,8 +17,8 @@ from tvm.sym.analyzer import ConstIntBound, ProofStrength
 from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
-from tile_core.ir.regions import constant
 from tile_core.ir.integers import is_index_arithmetic
+from tile_core.ir.regions import constant
 
 LIKELY = "prim.likely"
 LONGEST_NAME = 64

@@ -1,9 +1,4 @@
-"""A reduction between two fragments in registers: each thread its own part, then the threads of a group together.
-
-Threads of a group that lie side by side in one warp exchange by shuffles. Any other group (a count that is no power of
-two, several warps) goes through shared memory, warps first where the group is made of whole ones. Nothing is assumed of
-the counts.
-"""
+"""A reduction between two fragments in registers: each thread its own part, then the threads of a group together."""
 
 from __future__ import annotations
 
@@ -17,8 +12,9 @@ from tile_core.ir import visit
 from tile_core.ops.base import OpCall
 from tile_core.ops.build import Cell, Tile, cast, number
 from tile_core.ops.reduce import accumulation_dtype, axis_of, kind_of
+from tile_core.passes.thread_combine import Combination, ThreadGroup
 from tile_core.passes.thread_nests import step_variables
-from tile_core.passes.thread_scope import ThreadScope, guarded, int32, phase, shuffle_xor
+from tile_core.passes.thread_scope import ThreadScope, guarded, int32, phase
 
 Combine = Callable[[ir.Expr, ir.Expr], ir.Expr]
 
@@ -112,52 +108,12 @@ class _Reduction:
         return self._kind.combine(a, b, self._nan)
 
     def _together(self, identity: ir.Expr) -> list[S.Stmt]:
-        """Combine over the threads of the group, so that each of them has the result."""
+        """Combine over the threads of the group."""
         if self._reduced is None:
             return []
-        count, stride = self._group.threads[self._reduced], self._group.strides[self._reduced]
-        if count == 1:
-            return []
-        whole_warps = count % self._scope.warp == 0 and stride == 1
-        if stride == 1 and count & (count - 1) == 0 and count <= self._scope.warp:
-            return self._shuffles(count)
-        if whole_warps:
-            leaders = count // self._scope.warp
-            return [*self._shuffles(self._scope.warp), *self._through_memory(leaders, self._scope.warp, identity)]
-        return self._through_memory(count, stride, identity)
-
-    def _shuffles(self, count: int) -> list[S.Stmt]:
-        found: list[S.Stmt] = []
-        distance = count // 2
-        while distance:
-            other = shuffle_xor(self._total.get(), distance)
-            found.append(self._total.set(self._combine(self._total.get(), other), self._span))
-            distance //= 2
-        return found
-
-    def _through_memory(self, count: int, stride: int, identity: ir.Expr) -> list[S.Stmt]:
-        """Every thread leaves its value in shared memory and reads those of its group's `count` members.
-
-        Members lie `stride` threads apart; the thread of a member with the same remainder stands for it.
-        """
-        thread = self._scope.thread
-        workspace = self._scope.workspace("reduce", self._dtype.tvm, self._scope.block)
-        member = tirx.Var("member", "int32")
-        digit = tirx.floormod(tirx.floordiv(thread, int32(stride)), int32(count))
-        first = thread - digit * stride
-        value = tirx.BufferLoad(workspace, [first + member * stride])
-        gather = S.For(
-            member,
-            int32(0),
-            int32(count),
-            S.ForKind.SERIAL,
-            self._total.set(self._combine(self._total.get(), value), self._span),
-            span=self._span,
-        )
-        reading = visit.sequence([self._total.set(identity, self._span), gather])
-        if self._group.used < self._group.block:
-            reading = S.IfThenElse(E.LT(thread, int32(self._group.used)), reading, None, self._span)
-        return [phase(S.BufferStore(workspace, self._total.get(), [thread], self._span)), phase(reading)]
+        group = ThreadGroup(self._group.threads[self._reduced], self._group.strides[self._reduced], self._group.used)
+        dtype = self._dtype.tvm
+        return Combination(self._scope, self._total, dtype, self._combine, identity, self._span).over(group)
 
     def _store(self, variables: dict[int, ir.Expr], lane: ir.Expr) -> S.Stmt:
         register = self._scope.register(self._call.region("dst").source, variables, lane)

@@ -12,6 +12,8 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
+from tile_core.ir.views import viewed
+from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import Placement, Plan
 
 PHASE = "tile.phase"
@@ -92,6 +94,15 @@ class ThreadScope:
         array = _copy_of(buffer, [int32(placement.mapping.registers)], regions.LOCAL)
         self.registers[buffer] = Registers(array, placement)
         return S.AllocBuffer(array, span=alloc.span)
+
+    def declare_view(self, declared: S.DeclBuffer) -> S.Stmt:
+        """A view of a tile where the tile is now."""
+        moved = {source: self.shared[source] for source in viewed(declared) if source in self.shared}
+        if not moved:
+            return declared
+        view = declared.buffer
+        self.shared[view] = _copy_of(view, list(view.shape), regions.SHARED[0])
+        return S.DeclBuffer(self.shared[view], data=substitute(declared.data, moved), span=declared.span)
 
     def alignment_flag(self, buffer: ir.Var) -> ir.Expr | None:
         """The name that says whether a tensor's start is aligned for vectors; `None` for memory that always is."""

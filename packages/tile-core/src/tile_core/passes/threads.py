@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tvm import ir
 from tvm.tirx import stmt as S
 
+from tile_core.ir.ops import tile_op
 from tile_core.ops.base import LowerContext, OpCall
 from tile_core.passes.infer_layouts import InferLayouts
 from tile_core.passes.insert_barriers import InsertBarriers, barrier
@@ -12,11 +14,28 @@ from tile_core.passes.mark_reductions import MarkReductions
 from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
+from tile_core.passes.thread_reducers import REDUCER_FINALIZE, REDUCER_INIT
 
 
 def keep_barrier(call: OpCall, _context: LowerContext) -> S.Stmt:
     """Lowering of `tile.sync_threads` for blocks with threads, the barrier itself. For a manifest's `op_lowerings`."""
     return barrier(call.span)
+
+
+def keep_reducer_init(call: OpCall, _context: LowerContext) -> S.Stmt:
+    """Lowering of `tile.reducer_init` for blocks that have threads: `partition_loops` gives each thread a partial result."""
+    return _kept(call, REDUCER_INIT)
+
+
+def keep_reducer_finalize(call: OpCall, _context: LowerContext) -> S.Stmt:
+    """Lowering of `tile.reducer_finalize` likewise: the partial results are combined over the block."""
+    return _kept(call, REDUCER_FINALIZE)
+
+
+def _kept(call: OpCall, name: str) -> S.Stmt:
+    arguments = [call.args[operand.name] for operand in call.op.operands]
+    kept = ir.Call(tile_op(name), arguments, attrs=dict(call.attrs), ret_ty="void", span=call.span)
+    return S.Evaluate(kept, call.span)
 
 
 def thread_edits(native: frozenset[str] = frozenset()) -> tuple[Edit, ...]:

@@ -17,6 +17,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.views import viewed
 from tile_core.printer.c import C
 from tile_core.printer.expressions import element
 from tile_core.printer.language import ExprHandler, Function, Language, Snippet, StmtHandler, Use
@@ -75,7 +76,8 @@ def simt_language(
     return C.extend(
         name,
         loops={int(S.ForKind.UNROLLED): "#pragma unroll"},
-        statements={S.AllocBuffer: _allocate},
+        scopes={regions.REDUCER: ""},
+        statements={S.AllocBuffer: _allocate, S.DeclBuffer: _view},
         snippets={**common, **snippets},
         calls={**_CALLS, "tile.barrier": lambda _printer, _node: Code(words.barrier), **calls},
         launch=lambda printer, launch: _launch(printer, launch, words),
@@ -141,6 +143,20 @@ def _allocate(printer: Printer, node: Any) -> None:
         printer.line(f"alignas({alignment}) {type_name} {name}[{count}];")
     else:
         STATEMENTS[S.AllocBuffer](printer, node)
+
+
+def _view(printer: Printer, node: Any) -> None:
+    """Another type's name for the memory of a tile."""
+    buffer, sources = node.buffer, viewed(node)
+    if not sources or not _is_zero(buffer.ty.elem_offset):
+        raise printer.unprintable(f"the view {buffer.name}", node)
+    type_name, source = printer.type_name(str(buffer.ty.dtype), node), printer.name(sources[0])
+    name = printer.names.declare(buffer, str(buffer.name))
+    printer.line(f"{type_name}* const {name} = reinterpret_cast<{type_name}*>({source});")
+
+
+def _is_zero(expr: Any) -> bool:
+    return expr is None or regions.constant(expr) == 0
 
 
 def _vector_store(words: Words) -> StmtHandler:

@@ -1,0 +1,83 @@
+"""Combine one value of each thread of a group, so that each of them has the result.
+
+Threads of a group that lie side by side in one warp exchange by shuffles. Any other group (a count that is no power of
+two, several warps) goes through shared memory, warps first where the group is made of whole ones. Nothing is assumed of
+the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.ir import visit
+from tile_core.ops.build import Cell
+from tile_core.passes.thread_scope import ThreadScope, int32, phase, shuffle_xor
+
+Combine = Callable[[ir.Expr, ir.Expr], ir.Expr]
+
+
+@dataclass(frozen=True)
+class ThreadGroup:
+    """`count` threads that lie `stride` apart; of the block, the first `used` threads belong to groups."""
+
+    count: int
+    stride: int
+    used: int
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What is combined: a variable of each thread, of dtype `dtype` (TVM's spelling), and how."""
+
+    scope: ThreadScope
+    cell: Cell
+    dtype: str
+    combine: Combine
+    identity: ir.Expr
+    span: Any = None
+
+    def over(self, group: ThreadGroup) -> list[S.Stmt]:
+        """The statements after which `cell` holds the result in every thread of the group."""
+        count, warp = group.count, self.scope.warp
+        if count == 1:
+            return []
+        if group.stride == 1 and count & (count - 1) == 0 and count <= warp:
+            return self._shuffles(count)
+        if group.stride == 1 and count % warp == 0:
+            leaders = ThreadGroup(count // warp, warp, group.used)
+            return [*self._shuffles(warp), *self._through_memory(leaders)]
+        return self._through_memory(group)
+
+    def _update(self, value: ir.Expr) -> S.Stmt:
+        return self.cell.set(self.combine(self.cell.get(), value), self.span)
+
+    def _shuffles(self, count: int) -> list[S.Stmt]:
+        found: list[S.Stmt] = []
+        distance = count // 2
+        while distance:
+            found.append(self._update(shuffle_xor(self.cell.get(), distance)))
+            distance //= 2
+        return found
+
+    def _through_memory(self, group: ThreadGroup) -> list[S.Stmt]:
+        """Every thread leaves its value in shared memory and reads those of its group's members.
+
+        The thread of a member with the same remainder stands for it.
+        """
+        thread = self.scope.thread
+        workspace = self.scope.workspace("reduce", self.dtype, self.scope.block)
+        member = tirx.Var("member", "int32")
+        digit = tirx.floormod(tirx.floordiv(thread, int32(group.stride)), int32(group.count))
+        first = thread - digit * group.stride
+        value = tirx.BufferLoad(workspace, [first + member * group.stride])
+        gather = S.For(member, int32(0), int32(group.count), S.ForKind.SERIAL, self._update(value), span=self.span)
+        reading = visit.sequence([self.cell.set(self.identity, self.span), gather])
+        if group.used < self.scope.block:
+            reading = S.IfThenElse(E.LT(thread, int32(group.used)), reading, None, self.span)
+        return [phase(S.BufferStore(workspace, self.cell.get(), [thread], self.span)), phase(reading)]

@@ -1,0 +1,12 @@
+"""What a backend whose blocks have threads puts into its manifest. Importing this imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+THREAD_OP_LOWERINGS: Mapping[str, str] = {
+    "tile.sync_threads": "tile_core.passes.threads:keep_barrier",
+    "tile.reducer_init": "tile_core.passes.threads:keep_reducer_init",
+    "tile.reducer_finalize": "tile_core.passes.threads:keep_reducer_finalize",
+}
+"""For `Backend.op_lowerings`: ops that mean something else where a block is many threads than where it is one program."""
