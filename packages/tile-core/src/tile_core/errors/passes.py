@@ -5,7 +5,6 @@ from __future__ import annotations
 from tile_core.errors.base import TileError
 
 __all__ = [
-    "BlockSyncError",
     "CodegenError",
     "DataTypeUnsupportedError",
     "HostAccessError",
@@ -168,21 +167,11 @@ class VectorBoundsError(TileError, IndexError):
     code = "TILE-E0514"
 
 
-class BlockSyncError(TileError, ValueError):
-    """A barrier between threads is asked for on a target whose blocks have no threads.
-
-    Barriers that only order the statements of one block are free there and are dropped.
-    """
-
-    code = "TILE-E0515"
-    kind = "unsupported"
-
-
 class CodegenError(TileError, RuntimeError):
     """The code generator refused the lowered program.
 
     This is a fault of the compiler, not of the kernel. Please report it with the kernel; the message carries what the
-    code generator said, and `TILE_DUMP_IR` shows the program after every pass.
+    code generator said, and `TILE_DEBUG=3` shows the program after every pass.
     """
 
     code = "TILE-E0516"
