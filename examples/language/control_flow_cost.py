@@ -168,8 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{case.name:<32}{_cell(guards):>8}{_cell(lanes):>8}")
         assert guards in (None, case.guards), case.name
         assert None in (lanes, case.vectors) or (lanes > 1) == case.vectors, case.name
-    if rows[0][1] is None:
-        print(f"{chosen.target.kind} lowers nothing: it has neither guards nor vectors to tell of")
+    if rows[0][2] is None:
+        print(f"{chosen.target.kind} does not tell vector widths: nothing to draw")
     else:
         figure(chosen, rows)
 

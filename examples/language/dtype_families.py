@@ -20,6 +20,7 @@ import tile_core as tl
 import tile_core.language as T
 from tile_core.dtypes import EXPORTED_NAMES, DType
 from tile_core.dtypes.generate import load
+from tile_core.errors import TileError
 
 SMALL = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
@@ -84,7 +85,13 @@ def conversions(chosen: Options) -> None:
     finite: dict[str, list[float]] = {}
     for name in SMALL:
         dtype = DType(name)
-        kernel = tl.compile(widened(name), target=chosen.target)
+        try:
+            kernel = tl.compile(widened(name), target=chosen.target)
+        except TileError as error:
+            if error.kind == "invalid":
+                raise
+            print(f"{name:<18}refused on {chosen.target.kind} ({error.code})")
+            continue
         codes = torch.arange(256).to(torch.uint8).view(dtype.torch).to(kernel.device)
         wide, back = torch.zeros(256, device=kernel.device), torch.zeros_like(codes)
         kernel(codes, wide, back)
@@ -98,7 +105,8 @@ def conversions(chosen: Options) -> None:
         assert form is not None
         assert finite[name][-1] == dtype.max
         print(f"{name:<18}{dtype.max:>9g}{form.smallest:>12g}  {len(finite[name])} of 256")
-    draw(chosen.figures / "dtype_families.png", (8, 2.6), lambda axes: paint(axes, finite))
+    if finite:
+        draw(chosen.figures / "dtype_families.png", (8, 2.6), lambda axes: paint(axes, finite))
 
 
 def paint(axes: Any, finite: dict[str, list[float]]) -> None:

@@ -20,13 +20,13 @@ PNG = b"\x89PNG\r\n"
 # A line that each example prints.
 SAYS = {
     "control_flow_cost": "what is written",
-    "dtype_families": "in the table only: none; exported only: none",
+    "dtype_families": "float8_e5m2fnuz       57344 7.62939e-06  255 of 256",
     "grid_and_index_model": "beyond the edge: 24 rows, 68 columns",
     "loops_and_mapping": "thread 0: (0, 0) (0, 1) (0, 16) (0, 17)",
     "python_boundary": "TILE-E0111",
     "scopes_and_footprint": "64 KiB = 512 bytes or 128 registers a thread",
 }
-# The interpreter lowers nothing, so that it has no cost to draw.
+# The interpreter lowers nothing, so that it has no vectors to draw.
 UNDRAWN = {("control_flow_cost", "interpret")}
 
 

@@ -24,7 +24,7 @@ BANK_BYTES = 4
 _PHASE_BYTES = BANKS * BANK_BYTES
 _ROWS, _COLUMNS = 32, 16
 """The part of a tile that the text shows."""
-_LABELLED = 64
+_LABELLED = 32
 """Rows or columns of the largest tile whose picture has text in every cell."""
 _LISTED = 8
 """Threads, and elements of a thread, that the text lists."""
