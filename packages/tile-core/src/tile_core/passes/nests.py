@@ -66,7 +66,7 @@ class MarkedReduction:
 class Program:
     """What a kernel body holds.
 
-    `block_accesses` stand outside of every nest: each thread makes them. `viewed` are buffers that other names stand for.
+    `block_accesses` stand outside of every nest: each thread makes them. `viewed` are buffers that have other names.
     """
 
     nests: list[ParallelNest] = field(default_factory=list)

@@ -56,11 +56,11 @@ class _Emitter:
         )
 
     def _unit(self, names: list[ir.Var]) -> S.Stmt:
-        """The work of one step: `vector` lanes from the index in `names`."""
+        """The work of one step: `vector` lanes from the index in `names`, without guards where all are inside."""
         width = self._mapping.vector
-        lanes = self._lane_by_lane(names)
         if width == 1:
-            return lanes
+            return guarded(self._guards(names, 0, 0), self._lane_body(names, int32(0)))
+        lanes = self._lane_by_lane(names, guarded_lanes=True)
         whole = vector_unit(
             self._scope,
             self._body_at(names, int32(0)),
@@ -68,20 +68,18 @@ class _Emitter:
             self._mapping,
             lambda lane: self._lane_body(names, lane),
         )
+        conditions = self._guards(names, 0, width - 1)
         if whole is None:
-            return lanes
-        conditions = [*self._guards(names, 0, width - 1), *whole.conditions]
-        if not conditions:
-            return whole.stmt
-        return S.IfThenElse(conjunction(conditions), whole.stmt, lanes, self._span)
+            fast = self._lane_by_lane(names, guarded_lanes=False)
+        else:
+            fast, conditions = whole.stmt, [*conditions, *whole.conditions]
+        return S.IfThenElse(conjunction(conditions), fast, lanes, self._span) if conditions else fast
 
-    def _lane_by_lane(self, names: list[ir.Var]) -> S.Stmt:
-        width = self._mapping.vector
-        if width == 1:
-            return guarded(self._guards(names, 0, 0), self._lane_body(names, int32(0)))
+    def _lane_by_lane(self, names: list[ir.Var], *, guarded_lanes: bool) -> S.Stmt:
         lane = tirx.Var("lane", "int32")
-        body = guarded(self._guards(names, lane, lane), self._lane_body(names, lane))
-        return S.For(lane, int32(0), int32(width), S.ForKind.UNROLLED, body, span=self._span)
+        guards = self._guards(names, lane, lane) if guarded_lanes else []
+        body = guarded(guards, self._lane_body(names, lane))
+        return S.For(lane, int32(0), int32(self._mapping.vector), S.ForKind.UNROLLED, body, span=self._span)
 
     def _guards(self, names: list[ir.Var], first: Lane, last: Lane) -> list[ir.Expr]:
         """Conditions on lanes `first` to `last`: those of the mapping, and those of a nest smaller than its class."""

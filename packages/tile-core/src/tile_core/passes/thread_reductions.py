@@ -14,7 +14,7 @@ from tile_core.ops.build import Cell, Tile, cast, number
 from tile_core.ops.reduce import accumulation_dtype, axis_of, kind_of
 from tile_core.passes.thread_combine import Combination, ThreadGroup
 from tile_core.passes.thread_nests import step_variables
-from tile_core.passes.thread_scope import ThreadScope, guarded, int32, phase
+from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32, phase
 
 Combine = Callable[[ir.Expr, ir.Expr], ir.Expr]
 
@@ -81,20 +81,36 @@ class _Reduction:
             return self._total.set(self._combine(self._total.get(), self._element(steps, lane)), self._span)
         step = tirx.Var("part", "int32")
         steps[reduced] = step
-        lanes = self._group.lanes[reduced]
-        at = tirx.Var("lane", "int32") if lanes > 1 else lane
-        update = self._total.set(self._combine(self._total.get(), self._element(steps, at)), self._span)
-        body = guarded(self._inside(steps, at), update)
-        if lanes > 1:
-            body = S.For(at, int32(0), int32(lanes), S.ForKind.UNROLLED, body, span=self._span)
+        if self._group.lanes[reduced] > 1:
+            body = self._own_lanes(steps, self._group.lanes[reduced])
+        else:
+            body = guarded(self._inside(steps, lane, lane), self._own_element(steps, lane))
         return S.For(step, int32(0), int32(self._steps(reduced)), S.ForKind.UNROLLED, body, span=self._span)
 
-    def _inside(self, steps: dict[int, ir.Expr], lane: ir.Expr) -> list[ir.Expr]:
-        """Conditions under which a register holds an element of the tile."""
+    def _own_lanes(self, steps: dict[int, ir.Expr], lanes: int) -> S.Stmt:
+        """The lanes of one step, without guards where all are inside."""
+
+        def over(*, guarded_lanes: bool) -> S.Stmt:
+            at = tirx.Var("lane", "int32")
+            guards = self._inside(steps, at, at) if guarded_lanes else []
+            body = guarded(guards, self._own_element(steps, at))
+            return S.For(at, int32(0), int32(lanes), S.ForKind.UNROLLED, body, span=self._span)
+
+        conditions = self._inside(steps, int32(0), int32(lanes - 1))
+        if not conditions:
+            return over(guarded_lanes=False)
+        fast, slow = over(guarded_lanes=False), over(guarded_lanes=True)
+        return S.IfThenElse(conjunction(conditions), fast, slow, self._span)
+
+    def _own_element(self, steps: dict[int, ir.Expr], lane: ir.Expr) -> S.Stmt:
+        return self._total.set(self._combine(self._total.get(), self._element(steps, lane)), self._span)
+
+    def _inside(self, steps: dict[int, ir.Expr], first: ir.Expr, last: ir.Expr) -> list[ir.Expr]:
+        """Conditions under which the registers of lanes `first` to `last` hold elements of the tile."""
         placement, thread = self._src.placement, self._scope.thread
         own = [steps[number] for number in placement.classes]
         index = placement.mapping.indices(thread, own)
-        return placement.mapping.guards(thread, own, index, lane, lane)
+        return placement.mapping.guards(thread, own, index, first, last)
 
     def _element(self, steps: dict[int, ir.Expr], lane: ir.Expr) -> ir.Expr:
         register = self._scope.register(self._call.region("src").source, steps, lane)
