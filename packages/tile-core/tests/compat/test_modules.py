@@ -84,7 +84,7 @@ ABSENT = {
     "from tilelang import nothing_at_all": "names follow TileLang 0.1.15",
     "from tilelang.engine.callback import register_cuda_postproc_callback": "source is not edited",
     "from tilelang.language import nothing_at_all": "",
-    "import tilelang.tools.plot_layout": "tile_core.layouts",
+    "import tilelang.tools.plot_layout": "tile_core.layouts.plot_layout",
 }
 
 

@@ -33,7 +33,8 @@ def main(N=500):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "kernel.txt")
         kernel.export_sources(kernel_path=path)
-        assert open(path).read() == kernel.kernel_source
+        with open(path) as file:
+            assert file.read() == kernel.kernel_source
     profiler = kernel.get_profiler(tensor_supply_type=TensorSupplyType.Normal)
     profiler.assert_allclose(lambda a: a * 2, atol=1e-6, rtol=1e-6)
     profiler.assert_consistent(repeat=3)
