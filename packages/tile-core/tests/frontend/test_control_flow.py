@@ -596,3 +596,20 @@ def test_numpy_scalars_are_constants(run):
     a = torch.arange(4, dtype=torch.float32)
     run(kernel, a)
     assert a.tolist() == [3.0, 3.5, 4.0, 4.5]
+
+
+def test_what_stands_right_of_a_failed_comparison_is_not_evaluated(run, body):
+    @T.prim_func
+    def kernel(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(8):
+                B[i] = 1 if 0 <= i - 4 < A[i - 4] else 0
+                if 0 <= i - 4 < A[i - 4] <= 2:
+                    B[i] = 2
+                if i >= 4 and A[i - 4] > 0 and A[A[i - 4]] == 9:
+                    B[i] = 3
+
+    assert not any(isinstance(stmt, S.Bind) for stmt in body(kernel))
+    b = zeros(8)
+    run(kernel, torch.tensor([1, 2, 0, 9, 5, 5, 5, 5], dtype=torch.int32), b)
+    assert b.tolist() == [0, 0, 0, 0, 2, 2, 0, 1]

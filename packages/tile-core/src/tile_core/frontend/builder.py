@@ -18,11 +18,13 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.base import SourceSpan
 from tile_core.errors.frontend import (
+    ExpressionDepthError,
     HostStatementError,
     NoBuilderError,
     StaleValueError,
     StatementInExpressionError,
 )
+from tile_core.frontend.depth import MAX_DEPTH, Depths
 from tile_core.frontend.positions import caller_span
 from tile_core.frontend.writes import memory_of, touches_buffers, written_buffers
 from tile_core.ir.spans import to_tvm
@@ -81,6 +83,7 @@ class Builder:
         self.broken: tuple[BaseException, SourceSpan | None] | None = None
         self._names: dict[str, int] = {}
         self._expression_only = 0
+        self._depths = Depths()
 
     @property
     def span(self) -> ir.Span | None:
@@ -202,6 +205,21 @@ class Builder:
     def bind(self, name: str, value: ir.Expr) -> ir.Var:
         """Bind an expression to an immutable variable."""
         return self.define(self.unique_name(name), value)
+
+    def shallow(self, value: ir.Expr) -> ir.Expr:
+        """`value`, bound to a name where it is deeper than passes can walk.
+
+        Raises:
+            ExpressionDepthError: it is, where nothing can be bound.
+        """
+        if self._depths.of(value) <= MAX_DEPTH:
+            return value
+        if self.in_expression or self.kernel is None:
+            raise ExpressionDepthError(
+                f"an expression of more than {MAX_DEPTH} nested operations",
+                remedy="bind parts of it to names in statements of their own, or write a loop",
+            )
+        return self.bind("part", value)
 
     def define(self, name: str, value: ir.Expr) -> ir.Var:
         """The same under a name that is already the caller's."""

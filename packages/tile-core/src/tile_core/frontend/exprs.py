@@ -78,8 +78,8 @@ class Expr(Value):
     __slots__ = ("_ir", "_loops", "_made_at")
 
     def __init__(self, node: ir.Expr) -> None:
-        self._ir = node
         builder = active_builder()
+        self._ir = node if builder is None or type(self) is not Expr else builder.shallow(node)
         self._made_at = 0 if builder is None else builder.clock
         self._loops = 0 if builder is None else len(builder.open_loops)
 

@@ -106,14 +106,14 @@ class Tracer:
         return Expr(arith.select(_scalar(condition), a, b))
 
     def compare(self, symbols: tuple[str, ...], left: Any, right: Any, *rest: Callable[[], Any]) -> Any:
-        """A chained comparison or a membership test; every operand is evaluated at most once."""
+        """A chained comparison, which stops at the first that fails, or a membership test."""
         if rest:
             right = binding.fixed("value", right)
         result = _compare(symbols[0], left, right)
         for symbol, operand in zip(symbols[1:], rest, strict=True):
             if not isinstance(result, Value) and not result:
                 return result
-            left, right = right, binding.fixed("value", _evaluate(operand, isinstance(result, Value)))
+            left, right = right, _evaluate(operand, isinstance(result, Value))
             result = _both(result, _compare(symbol, left, right))
         return result
 
