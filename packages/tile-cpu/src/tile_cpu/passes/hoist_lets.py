@@ -3,8 +3,8 @@
 TVM's analyzer, which its passes and its code generator carry along, replaces every bound name by its value. A chain
 of names that use each other twice grows exponentially there, and a `let` inside the value of another one is refused.
 So `let` expressions and names of data become stores to a cell and loads from it, in front of the statement that uses
-them. Names of short index arithmetic, of addresses and of masks stay bound: the analyzer needs the first, and has no
-form for the others.
+them. Names of short index arithmetic, of addresses and of sizes stay bound: the analyzer needs the first, and the types
+of buffers name the last. A mask, for which the analyzer has no form, is put where it is used.
 
 A `let` in a branch of `if_then_else` may not be evaluated outside of it: such a choice becomes an `if` statement.
 """
@@ -38,7 +38,7 @@ class HoistLets:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext | None = None) -> tirx.PrimFunc:
         """The function after this pass."""
-        return func.with_body(_Hoister().statement(func.body), func.span)
+        return func.with_body(_Hoister(_sizes(func.body)).statement(func.body), func.span)
 
 
 @dataclass
@@ -49,7 +49,8 @@ class _Prefix:
 
 
 class _Hoister:
-    def __init__(self) -> None:
+    def __init__(self, sizes: set[ir.Var]) -> None:
+        self._in_types = sizes
         self._values: dict[ir.Var, ir.Expr] = {}
         self._sizes: dict[ir.Var, int] = {}
 
@@ -146,11 +147,9 @@ class _Hoister:
     def _stays_bound(self, var: ir.Var, value: ir.Expr) -> bool:
         if not isinstance(var.ty, ir.PrimType) or str(var.ty.dtype) == "handle":
             return True
-        if str(var.ty.dtype) not in ("int32", "int64", "bool"):
-            return False
-        if _is_argument(value):
+        if var in self._in_types:
             return True
-        if reads_memory(value):
+        if str(var.ty.dtype) not in ("int32", "int64", "bool") or reads_memory(value):
             return False
         nodes = 0
 
@@ -163,10 +162,11 @@ class _Hoister:
         return nodes <= INDEX_SIZE
 
 
-def _is_argument(value: ir.Expr) -> bool:
-    """Whether `value` is one that the host packed: the types of buffers may name it."""
-    inner = value.value if isinstance(value, E.Cast) else value
-    return isinstance(inner, ir.Call) and getattr(inner.op, "name", "") == "tirx.tvm_struct_get"
+def _sizes(body: S.Stmt) -> set[ir.Var]:
+    """The names in the types of buffers, which a pass cannot replace by a load."""
+    stmts = [*visit.collect(body, S.AllocBuffer), *visit.collect(body, S.DeclBuffer)]
+    parts = [part for stmt in stmts for part in (*stmt.buffer.shape, *stmt.buffer.strides, stmt.buffer.elem_offset)]
+    return {var for part in parts for var in visit.collect(part, ir.Var)}
 
 
 def _is_cell_of(value: ir.Expr, prefix: _Prefix) -> bool:
