@@ -28,7 +28,7 @@ import tile_core.language as T
 Call = Callable[[], object]
 
 
-def gemm(M, N, K, dtype, out="float32", bm=128, bn=128, bk=64, epilogue=None):
+def gemm(M, N, K, dtype, out="float32", bm=256, bn=256, bk=64, epilogue=None):
     """C = A @ B in `out`; with an epilogue, of C and a bias row."""
     total = "int32" if dtype == "int8" else "float32"
 

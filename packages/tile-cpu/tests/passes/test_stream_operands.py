@@ -70,7 +70,9 @@ def check(program, M, N, K, dtype, transpose_a=False, transpose_b=False, scale=1
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(
-    "shape", [(64, 96, 64), (64, 96, 80), (33, 50, 17), (1, 1, 1), (100, 48, 300), (32, 49, 256)], ids=str
+    "shape",
+    [(64, 96, 64), (64, 96, 80), (33, 50, 17), (1, 1, 1), (100, 48, 300), (32, 49, 256), (64, 256, 512)],
+    ids=str,
 )
 def test_edges(shape, dtype):
     program = gemm(*shape, dtype)

@@ -222,7 +222,8 @@ class _Grouped(_Plain):
         """A with whole groups in each row and `flip` xored to its elements."""
         a = self._source("a")
         width = self._steps * self._dot.group
-        if not flip and a.contiguous_rows and width == self._depth and self._in_groups(a.strides[0]):
+        whole = a.contiguous_rows and width == self._depth and self._in_groups(a.strides[0])
+        if whole and not flip and not _collides(a):
             return a
         padded = self._new(self._rows, width, a.dtype.tvm, f"{a.tile.name}_groups")
         self._before.append(matrices.pad_columns(a, padded, self._rows, self._depth, flip=flip))
