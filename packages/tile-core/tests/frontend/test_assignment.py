@@ -569,3 +569,33 @@ def test_a_write_through_a_view_is_a_write(refused):
                 pair = (A[0], A[1])
                 rows[0, 0] = 9
                 B[0] = pair[0]
+
+
+def test_a_variable_made_anew_in_a_loop(run, refused):
+    @T.prim_func
+    def kernel(B: Ints):
+        with T.Kernel(1, threads=32):
+            v = T.alloc_var(T.int32, init=1)
+            B[6] = v
+            for k in T.serial(3):
+                v = T.alloc_var(T.int32, init=5)
+                v += k
+                for j in T.serial(2):
+                    v = v + 10
+                B[k] = v
+            v = T.alloc_var(T.int32, init=7)
+            B[7] = v
+
+    b = zeros(8)
+    run(kernel, b)
+    assert b.tolist() == [25, 26, 27, -77, -77, -77, 1, 7]
+    with refused(LoopCarriedNameError, at="v = T.alloc_var(T.int32, init=5)", naming=("v",)):
+
+        @T.prim_func
+        def shadowing(B: Ints):
+            with T.Kernel(1, threads=32):
+                v = T.alloc_var(T.int32, init=1)
+                for k in T.serial(3):
+                    for j in T.serial(2):
+                        v += B[j]
+                    v = T.alloc_var(T.int32, init=5)

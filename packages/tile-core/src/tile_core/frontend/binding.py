@@ -17,7 +17,7 @@ from tile_core.errors.frontend import (
     UnpackError,
 )
 from tile_core.frontend.builder import current_builder
-from tile_core.frontend.markers import Marker
+from tile_core.frontend.markers import CarriedVariable, Marker
 from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_cast
 from tile_core.frontend.writes import mentioned_buffers
 from tile_core.ir.regions import constant
@@ -32,9 +32,13 @@ def assign(name: str, old: Any, value: Any) -> Any:
     Raises:
         OperandError: a value that is no scalar, for a variable.
     """
-    if isinstance(old, VarCell) and not (isinstance(value, VarCell) and not value.bound):
-        old.store(value)
+    fresh = isinstance(value, VarCell) and not value.bound
+    variable = old.value if isinstance(old, CarriedVariable) else old
+    if isinstance(variable, VarCell) and not fresh:
+        variable.store(value)
         return old
+    if isinstance(old, CarriedVariable) and old.was_read:
+        old.refuse(name)
     return bound(name, value)
 
 
@@ -109,13 +113,12 @@ def unpack(value: Any, hints: tuple[str, ...], star: int | None, settle: bool) -
 
 def aug(name: str, old: Any, symbol: str, value: Any) -> Any:
     """`name += value`."""
-    if isinstance(old, Marker):
-        old.refuse(name)
+    held_now = old.read(name) if isinstance(old, Marker) else old
     if isinstance(old, Buffer | Region):
         raise AssignmentTargetError(
             f"augmented assignment to the whole buffer {old}", remedy="assign its elements in T.Parallel"
         )
-    return assign(name, old, getattr(operator, symbol)(old, value))
+    return assign(name, old, getattr(operator, symbol)(held_now, value))
 
 
 def aug_item(target: Any, key: Any, symbol: str, value: Any) -> None:

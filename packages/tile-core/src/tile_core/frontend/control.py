@@ -24,7 +24,7 @@ from tile_core.errors.frontend import (
 from tile_core.frontend import arith
 from tile_core.frontend.builder import Frame, current_builder
 from tile_core.frontend.loops import LoopNest
-from tile_core.frontend.markers import UNBOUND, Carried, Marker, PythonState, Rebound
+from tile_core.frontend.markers import UNBOUND, Carried, CarriedVariable, Marker, PythonState, Rebound
 from tile_core.frontend.values import Value, VarCell, unwrap
 
 Values = tuple[Any, ...]
@@ -58,9 +58,14 @@ class _NameScope:
         """What the names hold at the start of a device loop's body."""
         if not self.device:
             return self.before
-        return tuple(
-            value if isinstance(value, Marker | VarCell) else Carried(value, self.where) for value in self.before
-        )
+        return tuple(self._carried(value) for value in self.before)
+
+    def _carried(self, value: Any) -> Any:
+        if isinstance(value, CarriedVariable):
+            return CarriedVariable(value.value, self.where, outer=value)
+        if isinstance(value, Marker):
+            return value
+        return CarriedVariable(value, self.where) if isinstance(value, VarCell) else Carried(value, self.where)
 
     def after(self, *ends: Values) -> Values:
         """What the names hold behind the region, given what they hold at the end of each of its arms."""
@@ -73,7 +78,8 @@ class _NameScope:
 
 
 def _same(old: Any, new: Any) -> bool:
-    return old is new or (isinstance(new, Carried) and new.value is old)
+    held = [value.value if isinstance(value, Carried | CarriedVariable) else value for value in (old, new)]
+    return held[0] is held[1]
 
 
 class BranchScope:

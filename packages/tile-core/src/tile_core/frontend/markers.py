@@ -13,6 +13,10 @@ from tile_core.errors.frontend import LoopCarriedNameError, PythonStateError, Re
 class Marker:
     """Stands in a local name in place of a value."""
 
+    def read(self, name: str) -> Any:
+        """What reading the name gives: most markers refuse."""
+        self.refuse(name)
+
     def refuse(self, name: str) -> NoReturn:
         """Raise the error of a read."""
         raise NotImplementedError
@@ -56,6 +60,31 @@ class Carried(Marker):
         raise LoopCarriedNameError(
             f"{name} is read in a {self.where} that also assigns it; a Python name keeps one value for all iterations",
             remedy=f"make it a variable before the loop: {name} = T.alloc_var(dtype, init=...)",
+        )
+
+
+@dataclass
+class CarriedVariable(Marker):
+    """A `T.alloc_var` variable from before a device loop whose body assigns its name: it may be read and stored to.
+
+    Making the name another variable after it was read is refused: a later iteration would mean that one.
+    """
+
+    value: Any
+    where: str
+    outer: CarriedVariable | None = None
+    was_read: bool = False
+
+    def read(self, name: str) -> Any:
+        """The variable. A read in a loop is one in the loops around it."""
+        self.was_read = True
+        return self.value if self.outer is None else self.outer.read(name)
+
+    def refuse(self, name: str) -> NoReturn:
+        """Raise LoopCarriedNameError."""
+        raise LoopCarriedNameError(
+            f"{name} is read in a {self.where} and then made another variable, which the next iteration would read",
+            remedy="give the new variable a name of its own",
         )
 
 

@@ -63,9 +63,7 @@ class Tracer:
 
     def use(self, name: str, value: Any) -> Any:
         """Read a name; refused where it holds a marker."""
-        if isinstance(value, Marker):
-            value.refuse(name)
-        return value
+        return value.read(name) if isinstance(value, Marker) else value
 
     # Assignment
 
