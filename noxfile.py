@@ -118,12 +118,63 @@ for _package in PACKAGES:
     _declare_tests(_package)
 
 
+CONFORMANCE = {
+    "interpret": "packages/tile-core/tests/test_conformance.py",
+    "cpu": "packages/tile-cpu/tests/test_conformance.py",
+    "cuda": "packages/tile-cuda/tests/test_conformance.py",
+    "rocm": "packages/tile-rocm/tests/test_conformance.py",
+}
+
+
+def _declare_conformance(backend: str, path: str) -> None:
+    @nox.session(name=f"conformance-{backend}", default=False)
+    def session_of_backend(session: nox.Session) -> None:
+        Environment(session).group("test").run("-m", "pytest", path, *session.posargs)
+
+    session_of_backend.__doc__ = f"Run the conformance suite on {backend}; GPUs are emulated."
+
+
+for _backend, _path in CONFORMANCE.items():
+    _declare_conformance(_backend, _path)
+
+
+@nox.session(name="compile-rocm", default=False)
+def compile_rocm(session: nox.Session) -> None:
+    """Compile every conformance kernel to machine code for AMD GPUs with Clang 19, installed where apt can."""
+    if shutil.which("clang-19") is None:
+        _install_with_apt(session, "clang-19")
+    Environment(session).group("test").run(
+        "-m", "pytest", "packages/tile-rocm/tests/test_machine_code.py", *session.posargs
+    )
+
+
+def _install_with_apt(session: nox.Session, package: str) -> None:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        session.skip(f"there is no {package}, and installing it needs apt-get and root")
+    try:
+        session.run("apt-get", "update", "-qq", external=True)
+        session.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", package, external=True)
+    except CommandFailed:
+        session.skip(f"there is no {package}, and apt-get cannot install it")
+
+
 @nox.session(name="plugin-toy", default=False)
 def plugin_toy(session: nox.Session) -> None:
     """Test the example plugin, installed in an environment of its own, with a broken and a clashing one beside it."""
+    _toy_environment(session).run("-m", "pytest", "examples/plugins", *session.posargs)
+
+
+@nox.session(name="conformance-toy", default=False)
+def conformance_toy(session: nox.Session) -> None:
+    """Run the conformance suite on the example plugin."""
+    environment = _toy_environment(session)
+    environment.run("-m", "pytest", "examples/plugins/tile-toy/tests/test_conformance.py", *session.posargs)
+
+
+def _toy_environment(session: nox.Session) -> Environment:
     environment = Environment(session, "plugin-toy").sees(Environment(session).group("test"))
     environment.pip("--no-build-isolation", "--no-deps", "--force-reinstall", "examples/plugins/tile-toy")
-    environment.run("-m", "pytest", "examples/plugins", *session.posargs)
+    return environment
 
 
 @nox.session
