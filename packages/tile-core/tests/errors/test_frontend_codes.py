@@ -80,6 +80,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         inside("try:\n    for i in T.serial(4):\n        A[i] = {}[i]  # HERE\nexcept KeyError:\n    pass"),
         "KeyError",
     ),
+    "ExpressionDepthError": (inside("A[0] = sum([A[1]] * 200) if A[0] > 0 else 0  # HERE"), "nested operations"),
     "UnpackError": (inside("a, b = (1, 2, 3)  # HERE"), "3"),
     "AssignmentTargetError": (inside("A[0:4] = 1  # HERE"), "A"),
     "ValueAttributeError": (inside("A[0] = A.sum()  # HERE"), "sum"),
