@@ -109,7 +109,8 @@ class InferLayouts:
 def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any) -> None:
     body, threads = launch.body, prod(launch.threads)
     changing = _changing(launch)
-    shared: set[ir.Var] = set()
+    # Memory that has two names is addressed, so neither is in registers.
+    shared: set[ir.Var] = {declared.buffer for declared in visit.collect(body, S.DeclBuffer)}
     while True:
         program = collect_program(body, frozenset(shared))
         groups, refused = group_nodes(program, frozenset(shared))
