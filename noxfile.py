@@ -131,7 +131,7 @@ def _declare_conformance(backend: str, path: str) -> None:
     def session_of_backend(session: nox.Session) -> None:
         Environment(session).group("test").run("-m", "pytest", path, *session.posargs)
 
-    session_of_backend.__doc__ = f"Run the conformance suite on {backend}; GPUs are emulated."
+    session_of_backend.__doc__ = f"Run the conformance suite on {backend}; kernels for GPUs run emulated."
 
 
 for _backend, _path in CONFORMANCE.items():
