@@ -568,3 +568,16 @@ def test_scalars_of_every_dtype():
         kernel.__annotations__ = {"A": T.Tensor((4,), kind), "x": DType(kind)}
         func = T.prim_func(kernel)
         assert func.params[1].name == "x", kind
+
+
+def test_threads_trace_one_function_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    text = PROGRAM.replace("@T.prim_func\n", "\n").replace(
+        "A[i] = i", "A[i] = 1 if A[i] > 0 and i > 2 or i == 7 else 2"
+    )
+    for attempt in range(3):
+        kernel = registered(text, f"threads{attempt}.py")["kernel"]
+        with ThreadPoolExecutor(8) as pool:
+            programs = set(map(str, pool.map(T.prim_func, [kernel] * 16)))
+        assert len(programs) == 1

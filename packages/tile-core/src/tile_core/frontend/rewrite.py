@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import reprlib
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class RewrittenCode:
     source: FunctionSource
 
 
+_lock = threading.Lock()
 # By identity: code objects that differ only in annotations of local names compare equal. The code is kept so that its
 # id stays its own.
 _rewritten: dict[int, tuple[types.CodeType, RewrittenCode]] = {}
@@ -59,10 +61,12 @@ def rewritten_code(func: Callable[..., Any]) -> RewrittenCode:
         SourceUnavailableError: the source cannot be found.
         UnsupportedSyntaxError and others: a construct that has no meaning in a kernel.
     """
-    found = _rewritten.get(id(func.__code__))
-    if found is None:
-        found = _rewritten[id(func.__code__)] = func.__code__, _rewrite(func)
-    return found[1]
+    # One thread at a time: rewriting changes a tree that is shared until it is taken.
+    with _lock:
+        found = _rewritten.get(id(func.__code__))
+        if found is None:
+            found = _rewritten[id(func.__code__)] = func.__code__, _rewrite(func)
+        return found[1]
 
 
 def traced(func: Callable[..., Any]) -> Callable[..., Any]:
