@@ -23,7 +23,7 @@ def keep_barrier(call: OpCall, _context: LowerContext) -> S.Stmt:
 
 
 def keep_reducer_init(call: OpCall, _context: LowerContext) -> S.Stmt:
-    """Lowering of `tile.reducer_init` for blocks that have threads: `partition_loops` gives each thread a partial result."""
+    """Lowering of `tile.reducer_init` for blocks that have threads: each thread keeps a partial result."""
     return _kept(call, REDUCER_INIT)
 
 
