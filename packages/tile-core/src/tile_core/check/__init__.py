@@ -58,7 +58,7 @@ def _refused(function: ast.FunctionDef, file: str) -> list[TileError]:
     found: list[TileError] = []
     while True:
         try:
-            StatementRewriter(file, ()).function(function)
+            StatementRewriter(file).function(function)
         except TileError as error:
             found.append(error)
             if not _take_out(function, error):

@@ -22,7 +22,7 @@ from tile_core.frontend.nodes import TRACER, load
 from tile_core.frontend.nodes import definition as function_definition
 from tile_core.frontend.places import Place
 from tile_core.frontend.rewrite_statements import StatementRewriter
-from tile_core.frontend.source import FunctionSource, function_source
+from tile_core.frontend.source import function_source
 from tile_core.frontend.tracer import Tracer
 
 _FACTORY = "_tile_factory_"
@@ -37,7 +37,6 @@ class RewrittenCode:
     code: types.CodeType
     places: tuple[Place, ...]
     span: SourceSpan
-    source: FunctionSource
 
 
 _lock = threading.Lock()
@@ -83,14 +82,13 @@ def traced(func: Callable[..., Any]) -> Callable[..., Any]:
 
 def _rewrite(func: Callable[..., Any]) -> RewrittenCode:
     source = function_source(func, take=True)
-    rewriter = StatementRewriter(source.file, func.__code__.co_freevars)
+    rewriter = StatementRewriter(source.file)
     definition = rewriter.function(source.node)
     _refuse_edited(func, source.node)
     return RewrittenCode(
         code=_compile(definition, source.file, func.__code__.co_freevars),
         places=tuple(rewriter.places),
         span=rewriter.header(source.node),
-        source=source,
     )
 
 

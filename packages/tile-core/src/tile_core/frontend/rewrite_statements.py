@@ -66,9 +66,8 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
 class StatementRewriter:
     """Rewrites one definition. `places` collects the position of every statement."""
 
-    def __init__(self, file: str, freevars: Sequence[str]) -> None:
+    def __init__(self, file: str) -> None:
         self.file = file
-        self.freevars = freevars
         self.places: list[Place] = []
         self.loops: list[type[ast.stmt]] = []
         self._temporaries = 0
