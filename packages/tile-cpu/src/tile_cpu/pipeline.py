@@ -8,7 +8,7 @@ from tile_core.passes.pipeline import Edit, insert_after, insert_before, replace
 from tile_core.targets import Target
 from tile_cpu.passes.call_libm import CallLibm
 from tile_cpu.passes.expand_math import ExpandMath
-from tile_cpu.passes.inline_masks import InlineMasks
+from tile_cpu.passes.import_functions import ImportFunctions
 from tile_cpu.passes.legalize_carried_types import LegalizeCarriedTypes
 from tile_cpu.passes.legalize_compare import LegalizeCompare
 from tile_cpu.passes.lower_intrinsics import LowerIntrinsics
@@ -35,9 +35,9 @@ def edits(target: Target) -> tuple[Edit, ...]:
             CallLibm(),
             ExpandMath(),
             VectorizeLoops(),
+            ImportFunctions(),
             LowerIntrinsics(),
             DropGuardMarks(),
-            InlineMasks(),
             PlanMemory(),
             LegalizeCompare(),
         ),
