@@ -86,6 +86,28 @@ def test_integer_chains_compute_what_numpy_computes() -> None:
     assert np.array_equal(b, x)
 
 
+@pytest.mark.parametrize("serial", [True, False])
+def test_chains_of_conditions_compile_in_linear_time(serial: bool) -> None:
+    steps = list(range(40))
+    loop = T.serial if serial else T.Parallel
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "bool")):
+        with T.Kernel(1):
+            for i in loop(64):
+                x = A[i] > 0.0
+                for step in steps:
+                    x = (x & (A[i] > -1.0 - step)) | (x & (A[i] < 9.0))
+                B[i] = x
+
+    started = time.perf_counter()
+    run = tl.compile(kernel, target="cpu")
+    assert time.perf_counter() - started < 20
+    a, b = torch.randn(64), torch.zeros(64, dtype=torch.bool)
+    run(a, b)
+    assert torch.equal(b, a > 0)
+
+
 def test_nested_divisions_compile_in_linear_time() -> None:
     def nested(x: Any, depth: int) -> Any:
         return x if depth == 0 else nested(x, depth - 1) // 3 + nested(x, depth - 1) % 5

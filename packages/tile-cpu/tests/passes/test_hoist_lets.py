@@ -88,7 +88,7 @@ def test_long_index_arithmetic_becomes_a_cell() -> None:
     assert len(visit.collect(func.body, S.AllocBuffer)) + len(visit.collect(func.body, S.Bind)) == 12
 
 
-def test_a_mask_is_put_where_it_is_used() -> None:
+def test_a_mask_is_kept_as_bytes() -> None:
     mask = tirx.Var("mask", "boolx4")
     ramp = E.Ramp(tirx.IntImm("int32", 0), tirx.IntImm("int32", 1), 4)
     value = E.LT(ramp, E.Broadcast(I, 4))
@@ -97,4 +97,6 @@ def test_a_mask_is_put_where_it_is_used() -> None:
     body = S.SeqStmt([S.Bind(mask, value), masked])
     func = hoisted(S.For(I, tirx.IntImm("int32", 0), tirx.IntImm("int32", 8), S.ForKind.SERIAL, body))
     assert not visit.collect(func.body, S.Bind)
-    assert visit.collect(func.body, E.LT)
+    (cell,) = visit.collect(func.body, S.AllocBuffer)
+    assert str(cell.buffer.dtype) == "int8x4"
+    assert len(visit.collect(func.body, E.LT)) == 1

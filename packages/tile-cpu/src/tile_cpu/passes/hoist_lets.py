@@ -4,7 +4,7 @@ TVM's analyzer, which its passes and its code generator carry along, replaces ev
 of names that use each other twice grows exponentially there, and a `let` inside the value of another one is refused.
 So `let` expressions and names of data become stores to a cell and loads from it, in front of the statement that uses
 them. Names of short index arithmetic, of addresses and of sizes stay bound: the analyzer needs the first, and the types
-of buffers name the last. A mask, for which the analyzer has no form, is put where it is used.
+of buffers name the last.
 
 A `let` in a branch of `if_then_else` may not be evaluated outside of it: such a choice becomes an `if` statement.
 """
@@ -133,16 +133,13 @@ class _Hoister:
             inner.stmts.append(_assigned(result, self._expression(side, inner)))
             sides.append(visit.sequence(inner.stmts))
         prefix.stmts.append(S.IfThenElse(condition, *sides))
-        return _read(result)
+        return _read(result, call.ty)
 
     def _put(self, var: ir.Var, value: ir.Expr, prefix: _Prefix) -> None:
-        """Keep `value` in a cell that stands for `var` from here on; a mask is put where it is used."""
-        if str(value.ty.dtype).startswith("bool"):
-            self._values[var] = value
-            return
+        """Keep `value` in a cell that stands for `var` from here on."""
         cell = _cell(str(var.name), value.ty)
         prefix.stmts += [_declared(cell), _assigned(cell, value)]
-        self._values[var] = _read(cell)
+        self._values[var] = _read(cell, value.ty)
 
     def _stays_bound(self, var: ir.Var, value: ir.Expr) -> bool:
         if not isinstance(var.ty, ir.PrimType) or str(var.ty.dtype) == "handle":
@@ -172,11 +169,18 @@ def _sizes(body: S.Stmt) -> set[ir.Var]:
 def _is_cell_of(value: ir.Expr, prefix: _Prefix) -> bool:
     """Whether `value` is a cell that was declared for the statement at hand: an expression that occurs twice."""
     declared = [stmt.buffer for stmt in prefix.stmts if isinstance(stmt, S.AllocBuffer)]
-    return isinstance(value, ir.TensorLoad) and any(value.source.same_as(buffer) for buffer in declared)
+    loaded = value.a if isinstance(value, E.NE) else value
+    return isinstance(loaded, ir.TensorLoad) and any(loaded.source.same_as(buffer) for buffer in declared)
+
+
+def _storage(ty: Any) -> str:
+    """The dtype of a cell: TVM's analyzer has no form for vectors of bool, so bool is kept as int8."""
+    dtype = str(ty.dtype)
+    return f"int8{dtype.removeprefix('bool')}" if dtype.startswith("bool") else dtype
 
 
 def _cell(name: str, ty: Any) -> ir.Var:
-    return tirx.decl_buffer((1,), str(ty.dtype), name, layout=None)
+    return tirx.decl_buffer((1,), _storage(ty), name, layout=None)
 
 
 def _declared(cell: ir.Var) -> S.Stmt:
@@ -184,8 +188,14 @@ def _declared(cell: ir.Var) -> S.Stmt:
 
 
 def _assigned(cell: ir.Var, value: ir.Expr) -> S.Stmt:
-    return S.BufferStore(cell, value, [E.IntImm("int32", 0)])
+    storage = _storage(value.ty)
+    stored = value if storage == str(value.ty.dtype) else E.Cast(storage, value)
+    return S.BufferStore(cell, stored, [E.IntImm("int32", 0)])
 
 
-def _read(cell: ir.Var) -> ir.Expr:
-    return tirx.BufferLoad(cell, [E.IntImm("int32", 0)])
+def _read(cell: ir.Var, ty: Any) -> ir.Expr:
+    loaded = tirx.BufferLoad(cell, [E.IntImm("int32", 0)])
+    if _storage(ty) == str(ty.dtype):
+        return loaded
+    zero, lanes = E.IntImm("int8", 0), int(ty.dtype.lanes)
+    return E.NE(loaded, zero if lanes == 1 else E.Broadcast(zero, lanes))
