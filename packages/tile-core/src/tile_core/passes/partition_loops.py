@@ -70,9 +70,21 @@ def _partition(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> la
         for shift, source in plan.shifts.items()
         if uses(body, (shift,))
     ]
-    head += scope.alignment_binds()
+    views = {declared.buffer for declared in visit.collect(body, S.DeclBuffer)}
+    head += scope.alignment_binds(set(scope.aligned) - views)
     head += [S.AllocBuffer(buffer) for buffer in scope.workspaces]
+    body = visit.mutate(body, (S.SeqStmt, lambda seq, mutator: _with_flags(scope, mutator.default_mutate(seq))))
     return replace(launch, body=visit.sequence([*head, body]))
+
+
+def _with_flags(scope: ThreadScope, seq: S.SeqStmt) -> S.Stmt:
+    """The statements with the alignment of each view behind its declaration."""
+    stmts: list[S.Stmt] = []
+    for stmt in seq.seq:
+        stmts.append(stmt)
+        if isinstance(stmt, S.DeclBuffer):
+            stmts += scope.alignment_binds({stmt.buffer})
+    return visit.sequence(stmts, seq.span)
 
 
 class _Block:

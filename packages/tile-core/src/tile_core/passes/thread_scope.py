@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,9 +112,10 @@ class ThreadScope:
             self.aligned[buffer] = tirx.Var(f"{buffer.name}_is_aligned", "bool")
         return self.aligned[buffer]
 
-    def alignment_binds(self) -> list[S.Stmt]:
-        """The definitions of the flags in use."""
-        return [S.Bind(flag, is_aligned(buffer, self.vector_bytes)) for buffer, flag in self.aligned.items()]
+    def alignment_binds(self, buffers: Container[ir.Var]) -> list[S.Stmt]:
+        """The definitions of the flags in use, of these buffers."""
+        wanted = [(buffer, flag) for buffer, flag in self.aligned.items() if buffer in buffers]
+        return [S.Bind(flag, is_aligned(buffer, self.vector_bytes)) for buffer, flag in wanted]
 
     def workspace(self, name: str, dtype: str, elements: int) -> ir.Var:
         """A fresh shared buffer."""

@@ -71,6 +71,7 @@ class _Unit:
         self._scope, self._body, self._last, self._lane_body = scope, body, last, lane_body
         self._width, self._shift = mapping.vector, mapping.shift
         self._analyzer = Analyzer()
+        self._names = _Names(body)
         self._loads: list[_Moved] = []
         self._stores: list[_Moved] = []
 
@@ -92,8 +93,8 @@ class _Unit:
         found: list[ir.Expr] = []
         for call in visit.collect(self._body, ir.Call):
             if is_guard(call):
-                for condition in conjuncts(call.args[0]):
-                    if not self._is_linear(condition):
+                for condition in map(self._names.resolve, conjuncts(call.args[0])):
+                    if condition is None or not self._is_linear(condition):
                         return None
                     end = self._hardest_lane(condition)
                     if not _holds(end, found):
@@ -141,11 +142,11 @@ class _Unit:
         stored: dict[ir.Var, list[Access]] = {}
         for stmt in statements:
             if isinstance(stmt, S.BufferStore):
-                access = Access(stmt.buffer, tuple(stmt.indices), True)
+                access = self._names.access(stmt.buffer, stmt.indices, is_store=True)
                 stored.setdefault(stmt.buffer, []).append(access)
         for stmt in statements:
             for access in _unconditional_loads(stmt):
-                self._consider_load(access, stored)
+                self._consider_load(self._names.access(access.buffer, access.indices, is_store=False), stored)
         for buffer, found in stored.items():
             if len(found) == 1 and not self._reads_elsewhere(buffer, found[0], statements):
                 self._consider(found[0], self._stores, "out")
@@ -165,7 +166,8 @@ class _Unit:
         after = False
         for stmt in statements:
             reads = [load for load in visit.collect(stmt, ir.TensorLoad) if load.source.same_as(buffer)]
-            if any(after or not same_place(Access(buffer, tuple(load.indices), False), store) for load in reads):
+            places = [self._names.access(buffer, load.indices, is_store=False) for load in reads]
+            if any(after or not same_place(place, store) for place in places):
                 return True
             after = after or (isinstance(stmt, S.BufferStore) and stmt.buffer.same_as(buffer))
         return False
@@ -174,7 +176,7 @@ class _Unit:
         buffer = self._scope.shared.get(access.buffer, access.buffer)
         if regions.scope(buffer) not in MEMORY or access.itemsize * 8 != int(access.buffer.dtype.bits):
             return
-        if lane_stride(access, self._last, self._analyzer) != 1:
+        if self._names.hides(access) or lane_stride(access, self._last, self._analyzer) != 1:
             return
         widest = min(self._width, max(1, self._scope.vector_bytes // access.itemsize))
         chunk = self._aligned_width(access, widest)
@@ -223,10 +225,12 @@ class _Unit:
 
     def _through_arrays(self, body: S.Stmt, lane: ir.Var) -> S.Stmt:
         """One lane with its vector accesses replaced by the lane's element of the arrays."""
+        names = _Names(body)
 
         def find(moved: list[_Moved], buffer: ir.Var, indices: Any) -> _Moved | None:
+            own = names.access(buffer, indices, is_store=False).indices
             for one in moved:
-                if one.access.buffer.same_as(buffer) and self._is_lane_of(one.access, indices, lane):
+                if one.access.buffer.same_as(buffer) and self._is_lane_of(one.access, own, lane):
                     return one
             return None
 
@@ -251,6 +255,36 @@ class _Unit:
             )
             for own, index in zip(access.indices, indices, strict=True)
         )
+
+
+class _Names:
+    """The names that a body binds. Outside of the lanes' loop they do not exist, so what they stand for is used.
+
+    A name for a value that was loaded stands for itself: loading it again could give another value.
+    """
+
+    def __init__(self, body: S.Stmt) -> None:
+        self._values: dict[ir.Var, ir.Expr] = {}
+        self._loaded: list[ir.Var] = []
+        for bind in visit.collect(body, S.Bind):
+            value = substitute(bind.value, self._values)
+            if visit.collect(value, ir.TensorLoad) or uses(value, self._loaded):
+                self._loaded.append(bind.var)
+            else:
+                self._values[bind.var] = value
+
+    def resolve(self, expr: ir.Expr) -> ir.Expr | None:
+        """`expr` without names of the body, `None` where it depends on a loaded value."""
+        found = substitute(expr, self._values)
+        return None if uses(found, self._loaded) else found
+
+    def access(self, buffer: ir.Var, indices: Any, *, is_store: bool) -> Access:
+        """An access whose indices are free of the names that have values."""
+        return Access(buffer, tuple(substitute(index, self._values) for index in indices), is_store)
+
+    def hides(self, access: Access) -> bool:
+        """Whether an index depends on a loaded value."""
+        return any(uses(index, self._loaded) for index in access.indices)
 
 
 def _holds(condition: ir.Expr, found: list[ir.Expr]) -> bool:
