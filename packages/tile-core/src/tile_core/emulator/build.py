@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,6 +28,11 @@ KERNEL = ("-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing")
 RUNTIME = ("-O2",)
 LIBRARY = "emulated.so"
 _OBJECT = "emulator.o"
+# How GCC and Clang say that nothing has this name.
+_UNKNOWN = re.compile(
+    r"'(\w+)' was not declared|undeclared identifier '(\w+)'|unknown type name '(\w+)'|'(\w+)' does not name a type"
+    r"|no arguments to '(\w+)'"
+)
 
 
 def compiler() -> str:
@@ -66,7 +72,11 @@ def build_library(source: str, includes: Sequence[Path] = (), flags: Sequence[st
         kernel.write_text(source, encoding="utf-8")
         made.write_bytes(runtime)
         paths = [part for include in (folder() / "include", *includes) for part in ("-I", str(include))]
-        _run([program, *COMMON, *KERNEL, *paths, *flags, "-shared", str(kernel), str(made), "-o", str(library)], source)
+        _run(
+            [program, *COMMON, *KERNEL, *paths, *flags, "-shared", str(kernel), str(made), "-o", str(library)],
+            source,
+            (folder() / "include", *includes)[-1],
+        )
         return library.read_bytes()
 
 
@@ -100,15 +110,28 @@ def _compile_runtime(program: str, _key: str) -> bytes:
         text = "".join(f'#include "{path.name}"\n' for path in sorted(folder().glob("source/*.cpp")))
         main.write_text(text, encoding="utf-8")
         paths = [part for place in ("include", "source") for part in ("-I", str(folder() / place))]
-        _run([program, *COMMON, *RUNTIME, *paths, "-c", str(main), "-o", str(made)], text)
+        _run([program, *COMMON, *RUNTIME, *paths, "-c", str(main), "-o", str(made)], text, folder())
         return made.read_bytes()
 
 
-def _run(command: Sequence[str], source: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - an argument list
+def _run(command: Sequence[str], source: str, headers: Path) -> None:
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603 - a list
     if done.returncode == 0:
         return
-    first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-    error = EmulatorCompilerError(f"the C++ compiler refused the emulated kernel: {first}")
+    error = _refusal(done.stderr, headers)
+    error.add_note(done.stderr)
     error.add_note(source)
     raise error
+
+
+def _refusal(complaints: str, headers: Path) -> EmulatorCompilerError:
+    missing = _UNKNOWN.search(complaints)
+    if missing is None:
+        first = next((line for line in complaints.splitlines() if "error" in line), complaints.strip())
+        return EmulatorCompilerError(f"the C++ compiler refused the emulated kernel: {first}")
+    name = next(group for group in missing.groups() if group)
+    return EmulatorCompilerError(
+        f"a printed kernel uses {name!r}, which has no meaning in the emulator",
+        remedy=f"define it in a header of {headers}, over the names of tile_emulator.h",
+    )

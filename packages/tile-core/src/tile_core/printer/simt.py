@@ -55,34 +55,50 @@ class Words:
     barrier: str
     shared: str
     vectors: Mapping[int, str]
-    inline: str
     compare_and_swap: str
     copy_bytes: str
     kernel: str
+    inline: str = "__device__ __forceinline__"
+
+
+_TYPES = {
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "handle": "void*",
+}
 
 
 def simt_language(
     name: str,
     words: Words,
     *,
+    types: Mapping[str, str],
     snippets: Mapping[str, Snippet],
-    calls: Mapping[str, ExprHandler],
+    calls: Mapping[str, ExprHandler] | None = None,
     **vocabulary: Any,
 ) -> Language:
-    """The language `name`; `snippets`, `calls` and `vocabulary` say what it has besides `words`."""
+    """The language `name`; `types`, `snippets`, `calls` and `vocabulary` say what it has besides `words`."""
     common = {key: Snippet(spell(snippet.text, words), snippet.needs) for key, snippet in _SNIPPETS.items()}
     if words.compare_and_swap in snippets:
         common["tile_atomic"] = replace(common["tile_atomic"], needs=(words.compare_and_swap,))
     return C.extend(
         name,
+        types={**_TYPES, **types},
         loops={int(S.ForKind.UNROLLED): "#pragma unroll"},
         scopes={regions.REDUCER: ""},
         statements={S.AllocBuffer: _allocate, S.DeclBuffer: _view},
         snippets={**common, **snippets},
-        calls={**_CALLS, "tile.barrier": lambda _printer, _node: Code(words.barrier), **calls},
+        calls={**_CALLS, "tile.barrier": lambda _printer, _node: Code(words.barrier), **(calls or {})},
         launch=lambda printer, launch: _launch(printer, launch, words),
         vector_store=_vector_store(words),
         inline=words.inline,
+        restrict="__restrict__ ",
         function=words.kernel,
         **vocabulary,
     )

@@ -27,22 +27,64 @@ struct Access {
   const int64_t *index, *extent;
 };
 
+// An access in the shadow of memory: when, by whom, and where in the source.
+struct Mark {
+  uint32_t clock = 0;
+  uint16_t thread = 0;
+  uint16_t site = 0;
+};
+// What is remembered of a piece of memory. Two readers are enough: of any two, one is not the writer that comes later.
+struct Cell {
+  Mark write, reads[2];
+};
+// What the running thread must know to see that a read of shared memory is one that changes nothing in the shadow.
+struct Running {
+  Cell* shared = nullptr;
+  unsigned granule = 0;  // bytes of a cell; 0 where a comparison with `all` does not tell the order
+  uint32_t block_start = 0, clock = 0, all = 0;
+  uint16_t thread = 0;
+};
+extern Running running;
+
 [[noreturn]] void out_of_bounds(const Access& access);
 [[noreturn]] void unwritten(const Access& access);
 [[noreturn]] void misaligned(const Access& access, unsigned bytes);
 // An access of memory that threads share, of `bytes` bytes.
 void touch(const volatile void* address, unsigned bytes, const Access& access);
 
+#define TILE_INLINE inline __attribute__((always_inline))
+
+template <unsigned Lanes, int N>
+TILE_INLINE bool is_outside(const Place<N>& place) {
+  bool outside = false;
+  for (int axis = 0; axis < N; ++axis) {
+    const uint64_t last = static_cast<uint64_t>(place.index[axis]) + (axis == N - 1 ? Lanes - 1 : 0);
+    outside |= last >= static_cast<uint64_t>(place.extent[axis]) || place.index[axis] < 0;
+  }
+  return outside;
+}
+
+inline bool is_known_read(const volatile void* address, unsigned bytes) {
+  const uintptr_t from = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(tile_shared);
+  if (from >= kSharedBytes || bytes != running.granule) return false;
+  const Cell& cell = running.shared[from / running.granule];
+  const Mark &write = cell.write, *reads = cell.reads;
+  if (write.clock < running.block_start || (write.clock >= running.all && write.thread != running.thread)) return false;
+  // Its own read is noted, or two others are that are as much in the way of a later write.
+  return (reads[0].thread == running.thread && reads[0].clock == running.clock) ||
+         (reads[1].thread == running.thread && reads[1].clock == running.clock) ||
+         (reads[0].clock >= running.all && reads[1].clock >= running.all);
+}
+
 // The element at `flat` of memory that threads share, and the `Lanes - 1` after it.
 template <Use U, unsigned Lanes = 1, typename T, int N>
-inline T& memory(T* base, int64_t flat, int site, const Place<N>& place) {
-  const Access access{U, site, Lanes, N, place.index, place.extent};
-  for (int axis = 0; axis < N; ++axis) {
-    const int64_t last = place.index[axis] + (axis == N - 1 ? Lanes - 1 : 0);
-    if (place.index[axis] < 0 || last >= place.extent[axis]) out_of_bounds(access);
-  }
+TILE_INLINE T& memory(T* base, int64_t flat, int site, const Place<N>& place) {
   T* const address = base + flat;
   constexpr unsigned bytes = Lanes * sizeof(T);
+  const bool outside = is_outside<Lanes>(place);
+  if (U == kRead && Lanes == 1 && !outside && is_known_read(address, bytes)) return *address;
+  const Access access{U, site, Lanes, N, place.index, place.extent};
+  if (outside) out_of_bounds(access);
   if (reinterpret_cast<uintptr_t>(address) % bytes != 0) misaligned(access, bytes);
   touch(address, bytes, access);
   return *address;
@@ -50,15 +92,11 @@ inline T& memory(T* base, int64_t flat, int site, const Place<N>& place) {
 
 // The element at `flat` of an array of this thread, of whose elements `written` says which have a value.
 template <Use U, unsigned Lanes = 1, typename T, int N>
-inline T& local(T* base, bool* written, int64_t flat, int site, const Place<N>& place) {
-  const Access access{U, site, Lanes, N, place.index, place.extent};
-  for (int axis = 0; axis < N; ++axis) {
-    const int64_t last = place.index[axis] + (axis == N - 1 ? Lanes - 1 : 0);
-    if (place.index[axis] < 0 || last >= place.extent[axis]) out_of_bounds(access);
-  }
+TILE_INLINE T& local(T* base, bool* written, int64_t flat, int site, const Place<N>& place) {
+  if (is_outside<Lanes>(place)) out_of_bounds(Access{U, site, Lanes, N, place.index, place.extent});
   for (unsigned lane = 0; lane < Lanes; ++lane) {
     if (U == kWrite) written[flat + lane] = true;
-    if (U != kWrite && !written[flat + lane]) unwritten(access);
+    if (U != kWrite && !written[flat + lane]) unwritten(Access{U, site, Lanes, N, place.index, place.extent});
   }
   return base[flat];
 }

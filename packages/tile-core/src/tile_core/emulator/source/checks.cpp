@@ -17,21 +17,14 @@
 #include <vector>
 
 namespace tile {
+
+Running running;
+
 namespace {
 
-struct Mark {
-  uint32_t clock = 0;
-  uint16_t thread = 0;
-  uint16_t site = 0;  // with kAtomicBit
-};
-constexpr uint16_t kAtomicBit = 0x8000;
+constexpr uint16_t kAtomicBit = 0x8000;  // of a mark's site
 constexpr unsigned kPageBytes = 4096;
 constexpr unsigned kWidest = 64;
-
-// Two readers are enough: of any two, one is not the writer that comes later.
-struct Cell {
-  Mark write, reads[2];
-};
 
 struct Order {
   uint32_t clock = 0, all = 0;  // marks of any thread of this block below `all` are ordered
@@ -176,6 +169,17 @@ void begin_block(const Launch&, unsigned threads) {
   block_start = ++now;
   pending.fault = Fault::kNone;
   for (unsigned t = 0; t < threads; ++t) orders[t].clock = orders[t].all = now, orders[t].of.clear();
+}
+
+void resume_access() {
+  const unsigned self = block.self->linear;
+  const Order& order = orders[self];
+  running.shared = shared_cells.data();
+  running.granule = order.of.empty() ? granule : 0;
+  running.block_start = block_start;
+  running.clock = order.clock;
+  running.all = order.all;
+  running.thread = static_cast<uint16_t>(self);
 }
 
 void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive) {

@@ -26,6 +26,8 @@ void begin_launch(const Launch& launch);
 void begin_block(const Launch& launch, unsigned threads);
 // The members of a meeting that orders memory see each other's accesses from here on. `alive` threads have not ended.
 void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive);
+// This thread runs from here on.
+void resume_access();
 // What this thread wrote last is in memory: before it waits, ends, or accesses memory again.
 void settle_access();
 

@@ -57,7 +57,7 @@ Fibre* const fibres = new Fibre[kMaxThreads];
 WarpMeeting* const warps = new WarpMeeting[kMaxThreads];
 void* scheduler = nullptr;
 unsigned threads = 0, alive = 0;
-std::mutex running;
+std::mutex in_use;
 
 bool is_member(const Meeting& meeting, unsigned thread) { return meeting.members[thread / 64] >> thread % 64 & 1; }
 
@@ -103,7 +103,10 @@ void open(Meeting& meeting) {
   if (launch.checked && &meeting == &whole_block) check_one_place(meeting);
   for (unsigned thread = 0; thread < threads; ++thread)
     if (is_member(meeting, thread) && fibres[thread].waits_for == &meeting) fibres[thread].waits_for = nullptr;
-  if (launch.checked && meeting.orders_memory) note_meeting(meeting, threads, alive);
+  if (launch.checked && meeting.orders_memory) {
+    note_meeting(meeting, threads, alive);
+    resume_access();
+  }
   meeting.arrived = 0;
   memset(meeting.members, 0, sizeof(meeting.members));
 }
@@ -167,6 +170,7 @@ int run_block(Dim3 index) {
       Fibre& fibre = fibres[t];
       if (fibre.done || fibre.waits_for != nullptr) continue;
       block.self = &fibre;
+      if (launch.checked) resume_access();
       switch_context(&scheduler, fibre.stack_pointer);
       if (failure.fault != Fault::kNone) return 1;
       moved = true;
@@ -222,7 +226,7 @@ void fail(Fault fault, int site, const Text& text) {
 const Fibre& fibre_of(unsigned thread) { return fibres[thread]; }
 
 int run(const Launch& asked) {
-  const std::lock_guard<std::mutex> one_at_a_time(running);
+  const std::lock_guard<std::mutex> one_at_a_time(in_use);
   launch = asked;
   failure = Failure{};
   block.grid = launch.grid, block.block = launch.block, block.warp_size = launch.warp_size;

@@ -2,15 +2,10 @@
 // intrinsic that a kernel may use and that is missing here is added here.
 #pragma once
 
-#include "tile_emulator.h"
+#include "tile_qualifiers.h"
 
-#define __global__
-#define __device__
-#define __host__
-#define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__
 #define __restrict__
 
 #define threadIdx (tile::block.self->index)

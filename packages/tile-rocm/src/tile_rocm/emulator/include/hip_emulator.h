@@ -2,12 +2,8 @@
 // One definition a name; a builtin that a kernel may use and that is missing here is added here.
 #pragma once
 
-#include "tile_emulator.h"
+#include "tile_qualifiers.h"
 
-#define __global__
-#define __device__
-#define __shared__
-#define __forceinline__ inline __attribute__((always_inline))
 #define amdgpu_flat_work_group_size(least, most) unused
 
 typedef unsigned tile_uint2 __attribute__((vector_size(8)));
