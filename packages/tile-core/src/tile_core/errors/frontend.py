@@ -472,9 +472,9 @@ class ValueAttributeError(TileError, AttributeError):
 class ExpressionDepthError(TileError, RecursionError):
     """An expression is nested deeper than the compiler can walk.
 
-    Long expressions, such as a trace-time `sum` of many elements, are cut into parts that are bound to names. Outside of
-    a kernel, in a side of a ternary, behind `and` or `or` and in the condition of a `while`, nothing can be bound: compute
-    the parts in statements before, or write a loop.
+    Long expressions, such as a trace-time `sum` of many elements, are cut into parts that are bound to names. Outside
+    of a kernel, in a side of a ternary, behind `and` or `or` and in the condition of a `while`, nothing can be bound:
+    compute the parts in statements before, or write a loop.
     """
 
     code = "TILE-E0143"

@@ -29,8 +29,8 @@ class Axis:
 class Nest:
     """A perfect nest, outermost axis first, and its body.
 
-    `independent` says that the iterations may run at once: by contract for `T.Parallel`; for a `T.vectorized` loop where
-    no iteration loads what another one stores.
+    `independent` says that the iterations may run at once: by contract for `T.Parallel`; for a `T.vectorized` loop
+    where no iteration loads what another one stores.
     """
 
     axes: tuple[Axis, ...]
