@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from tvm import tirx
+from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.ops.build import parallel
@@ -156,3 +156,24 @@ def test_narrow_floats_compute_in_float32(build):
     out = torch.zeros_like(source)
     build(func)(source, out)
     assert torch.equal(out, source.float().exp().half())
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, -1.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_constant_powers_are_products(build, dtype, exponent):
+    X, Y = (tirx.decl_buffer((1000,), dtype, label, data_alignment=4) for label in "XY")
+    operator = tirx.pow(X[0], X[0]).op
+
+    def power(i):
+        return ir.Call(operator, [tirx.BufferLoad(X, i), tirx.FloatImm(dtype, exponent)], ret_ty=dtype)
+
+    body = parallel([tirx.IntImm("int32", 1000)], lambda i: S.BufferStore(Y, power(i), i))
+    func = ExpandMath()(tirx.PrimFunc([X, Y], body), context())
+    assert "pow" not in func.script()
+    source = torch.randn(1000, dtype=getattr(torch, dtype)) * 100
+    source[:5] = torch.tensor([0.0, -0.0, INF, -INF, NAN])
+    out = torch.full_like(source, 99.0)
+    build(VectorizeLoops()(func, context()))(source, out)
+    eps = 1.5 * torch.finfo(source.dtype).eps
+    torch.testing.assert_close(out, source**exponent, rtol=eps, atol=0, equal_nan=True)
+    assert torch.equal(out[:2].signbit(), (source[:2] ** exponent).signbit())

@@ -19,6 +19,7 @@ from tile_cpu.math.float32 import EXPANSIONS
 from tile_cpu.math.values import Formula, Value
 
 _NARROW = ("float16", "bfloat16")
+POWER = "pow"
 _NAMESPACES = ("tirx", "prim")
 
 
@@ -35,7 +36,10 @@ class ExpandMath:
         def call(node: ir.Call, mutator: Any) -> ir.Expr:
             node = mutator.default_mutate(node)
             name = _function(node)
-            result = None if name is None else expanded(name, node.args[0], fused=fused)
+            if name == POWER:
+                result = power(*node.args)
+            else:
+                result = None if name is None else expanded(name, node.args[0], fused=fused)
             return node if result is None else result
 
         return func.with_body(visit.mutate(func.body, (ir.Call, call)), func.span)
@@ -44,7 +48,19 @@ class ExpandMath:
 def _function(node: ir.Call) -> str | None:
     """The name of the function that `node` calls, where it has an expansion."""
     namespace, _, name = str(node.op.name).partition(".") if isinstance(node.op, ir.Op) else ("", "", "")
-    return name if namespace in _NAMESPACES and name in EXPANSIONS else None
+    return name if namespace in _NAMESPACES and (name in EXPANSIONS or name == POWER) else None
+
+
+def power(base: ir.Expr, exponent: ir.Expr) -> ir.Expr | None:
+    """`base` to a small constant power as products, within 1.5 units in the last place; `None` for any other power."""
+    dtype = str(base.ty.dtype)
+    if dtype not in ("float32", "float64") or not isinstance(exponent, tirx.FloatImm):
+        return None
+    formula = Formula(fused=False)
+    x = formula.let("x", Value(base, formula))
+    products = {0.0: x.like(1.0), 1.0: x, 2.0: x * x, 3.0: x * x * x, -1.0: 1.0 / x}
+    product = products.get(float(exponent.value))
+    return None if product is None else formula.close(product)
 
 
 def expanded(name: str, argument: ir.Expr, *, fused: bool) -> ir.Expr | None:
