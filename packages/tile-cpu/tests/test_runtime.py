@@ -197,6 +197,16 @@ def _in_a_process(code: str, **environment: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("compiler", ["", "/nowhere/c++", "'"])
+def test_no_compiler_is_asked_for(monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setenv("PATH", "")
+    a, b = torch.randn(100), torch.zeros(100)
+    with settings.override(cache=False):
+        tl.compile(add_one(block=37), target="cpu")(a, b)
+    assert torch.equal(b, a + 1)
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
 def test_a_number_of_threads_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("TILE_NUM_THREADS", text)

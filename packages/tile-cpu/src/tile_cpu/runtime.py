@@ -46,6 +46,10 @@ class _Pool(ctypes.Structure):
 
 
 _AS_TORCH_SAYS = 0
+_NO_COMPILER = "tile-kernels-hold-no-cxx"
+"""The loader asks a C++ compiler for its runtime library, `$CXX` by default. Kernels need none, and no machine a
+compiler."""
+
 _pools: dict[int, _Pool] = {}
 _libraries: list[ctypes.CDLL] = []
 _lock = threading.Lock()
@@ -59,16 +63,21 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
     Raises:
         SettingError: `TILE_NUM_THREADS` is not a whole number of at least 1.
     """
-    import tvm_ffi_orcjit
-
     if missing := missing_here(request.target):
         return _absent(missing)
     _register_print()
-    module = tvm_ffi_orcjit.default_session().load_module(artifact.files[KERNEL_OBJECT])
+    module = _linked(artifact.files[KERNEL_OBJECT])
     pool = _pool(artifact.files[POOL_OBJECT])
     module[SET_POOL](ctypes.c_void_p(ctypes.addressof(pool)))
     entry: Callable[..., None] = module[artifact.report["symbol"]]
     return entry
+
+
+def _linked(image: bytes, **options: bool) -> Any:
+    """The module of an object file."""
+    import tvm_ffi_orcjit
+
+    return tvm_ffi_orcjit.default_session().load_module(image, cxx=_NO_COMPILER, **options)
 
 
 def _absent(missing: str) -> Callable[..., None]:
@@ -124,9 +133,7 @@ def _configure_tvm_pool(threads: int) -> None:
 
 @functools.cache
 def _pool_module(pool_object: bytes) -> Any:
-    import tvm_ffi_orcjit
-
-    return tvm_ffi_orcjit.default_session().load_module(pool_object, keep_module_alive=True)
+    return _linked(pool_object, keep_module_alive=True)
 
 
 def _entry(pool_object: bytes, name: str) -> int:
