@@ -9,7 +9,7 @@ import pytest
 
 import tile_core as tl
 import tile_core.language as T
-from tile_core.errors import ArgumentDeviceError
+from tile_core.errors import ArgumentDeviceError, NoDeviceError
 from tile_cuda import nvrtc, runtime
 from tile_cuda.errors import MissingDriverError, MissingNvrtcError
 
@@ -53,7 +53,7 @@ def test_compiling_needs_no_gpu(arch: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     kernel = tl.compile(scale(1009), target={"kind": "cuda", "arch": arch})
     assert "__global__" in kernel.get_kernel_source()
-    with pytest.raises(ArgumentDeviceError, match="expected a tensor on cuda"):
+    with pytest.raises((ArgumentDeviceError, NoDeviceError), match="expected a tensor on cuda|cannot run here"):
         kernel(np.zeros(1009, "float32"), np.zeros(1009, "float32"))
 
 

@@ -19,7 +19,15 @@ from tile_core.plugins import manager
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if not path.stem.startswith("test_"))
-EMULATED = ("elementwise_add", "flash_attention", "histogram_and_search", "matmul_splitk", "rms_norm", "topk_gating")
+EMULATED = (
+    "convolution",
+    "elementwise_add",
+    "flash_attention",
+    "histogram_and_search",
+    "matmul_splitk",
+    "rms_norm",
+    "topk_gating",
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::tile_core.errors.compat.CompatWarning")
 
