@@ -39,6 +39,7 @@ def kernel(A: Ints):
         y = VAR(2)
         z = VAR(-3)
         w = VAR(0)
+        buf = LOCAL(4)
 """
 
 
@@ -62,9 +63,7 @@ class Writer:
 
     def value(self, names: list[str], depth: int = 2) -> str:
         if depth == 0 or self.random.random() < 0.2:
-            return self.random.choice(
-                [*names, *names, str(self.random.randint(-9, 9)), f"A[({self.index(names)}) % 8]"]
-            )
+            return self.random.choice([*names, *names, str(self.random.randint(-9, 9)), self.place(names)])
         a, b = self.value(names, depth - 1), self.value(names, depth - 1)
         divisor = self.random.choice([-7, -3, 2, 5])
         forms = [
@@ -104,15 +103,28 @@ class Writer:
 
     def statement(self, depth: int, names: list[str], loops: int) -> None:
         self.budget -= 1
-        choices = [self.store, self.assign, self.augment, self.swap, self.temporary]
+        choices = [self.store, self.assign, self.augment, self.swap, self.temporary, self.exchange, self.increase]
         if self.budget > 0 and depth < 6:
             choices += [self.branch, self.branch, self.unrolled, self.call]
             if loops < 2:
                 choices += [self.loop, self.loop, self.repeat]
         self.random.choice(choices)(depth, names, loops)
 
+    def place(self, names: list[str]) -> str:
+        buffer, size = self.random.choice([("A", 8), ("A", 8), ("buf", 4)])
+        return f"{buffer}[({self.index(names)}) % {size}]"
+
     def store(self, depth: int, names: list[str], loops: int) -> None:
-        self.write(depth, f"A[({self.index(names)}) % 8] = {self.value(names)} % 997")
+        self.write(depth, f"{self.place(names)} = {self.value(names)} % 997")
+
+    def exchange(self, depth: int, names: list[str], loops: int) -> None:
+        a, b = self.place(names), self.place(names)
+        self.write(depth, f"{a}, {b} = {b}, {a}")
+
+    def increase(self, depth: int, names: list[str], loops: int) -> None:
+        place = self.place(["x", "y"])
+        self.write(depth, f"{place} += {self.value(names, 1)}")
+        self.write(depth, f"{place} %= 997")
 
     def assign(self, depth: int, names: list[str], loops: int) -> None:
         self.write(depth, f"{self.random.choice('xyz')} = {self.value(names)} % 997")
@@ -200,6 +212,7 @@ def in_python(text: str, seed: int, values: list[int]) -> list[int]:
         "prim_func": lambda f: f,
         "Kernel": lambda *a, **k: NoKernel(),
         "VAR": lambda v: v,
+        "LOCAL": lambda n: [0] * n,
         "MAX": max,
         "Ints": None,
     }
@@ -208,12 +221,19 @@ def in_python(text: str, seed: int, values: list[int]) -> list[int]:
     return [int(value) for value in array]
 
 
+def local(extent: int) -> Any:
+    buffer = T.alloc_local((extent,), "int32")
+    T.clear(buffer)
+    return buffer
+
+
 def traced(text: str, seed: int) -> Any:
     scope = {
         "macro": T.macro,
         "prim_func": T.prim_func,
         "Kernel": T.Kernel,
         "VAR": lambda v: T.alloc_var("int32", init=v),
+        "LOCAL": local,
         "MAX": T.max,
         "Ints": T.Tensor((8,), "int32"),
     }
