@@ -168,6 +168,35 @@ void chain(void* const* cells) {
   if (warp == 2) out(cells)[thread()] = argument(cells) ? read(thread() - 64) : 0;
 }
 
+// The block that is last adds up what all have left. `out` begins with -1.
+void last_block_sums(void* const* cells) {
+  int64_t* const a = out(cells);
+  if (thread() == 0) {
+    global(a, 1 + tile::block.index.x) = 5;
+    const tile::Place<1> first{{0}, {64}};
+    int64_t& count = argument(cells) ? tile::memory<tile::kOrdered>(a, 0, 0, first) : tile::memory<tile::kAtomic>(a, 0, 0, first);
+    shared()[0] = ++count == int64_t(tile::block.grid.x) - 1;
+  }
+  tile::barrier();
+  if (!shared()[0] || thread() != 1) return;
+  int64_t sum = 0;
+  for (int64_t at = 1; at <= int64_t(tile::block.grid.x); ++at)
+    sum += tile::memory<tile::kRead>(a, at, 0, tile::Place<1>{{at}, {64}});
+  global(a, 63) = sum;
+}
+// Thread 0 publishes with an ordered update, thread 40 takes it over.
+void published_within_a_block(void* const* cells) {
+  const tile::Place<1> first{{0}, {1}};
+  int* const flag = shared() + 512;
+  if (thread() == 0) tile::memory<tile::kWrite>(flag, 0, 1, first) = 0;
+  tile::barrier();
+  if (thread() == 0) write(5) = 9;
+  if (thread() != 0 && thread() != 40) return;
+  if (argument(cells)) tile::memory<tile::kOrdered>(flag, 0, 1, first) += 1;
+  else tile::memory<tile::kAtomic>(flag, 0, 1, first) += 1;
+  if (thread() == 40) out(cells)[0] = read(5);
+}
+
 using Kernel = void (*)(void* const*);
 struct Entry {
   const char* name;
@@ -181,6 +210,7 @@ const Entry kKernels[] = {
     ENTRY(dropped_barrier), ENTRY(same_value), ENTRY(other_value), ENTRY(read_then_write), ENTRY(atomic_updates),
     ENTRY(blocks_write_one_element), ENTRY(unwritten_shared), ENTRY(unwritten_local), ENTRY(second_axis),
     ENTRY(misaligned), ENTRY(divergent_barrier), ENTRY(warps_apart), ENTRY(chain),
+    ENTRY(last_block_sums), ENTRY(published_within_a_block),
 };
 
 }  // namespace

@@ -109,3 +109,20 @@ def test_order_passes_through_a_thread_between(kernels: Any) -> None:
     found = kernels("chain", block=(96, 1, 1), checked=4, argument=1)
     assert found.fault == "none"
     assert found.out[64:96].tolist() == [1] * 32
+
+
+def test_ordered_updates_order_the_blocks_of_a_launch(kernels: Any) -> None:
+    found = kernels("last_block_sums", grid=(7, 1, 1), block=(32, 1, 1), checked=4, argument=1)
+    assert found.fault == "none"
+    assert found.out[63] == 35
+    unordered = kernels("last_block_sums", grid=(7, 1, 1), block=(32, 1, 1), checked=4)
+    assert unordered.fault == "race"
+    assert "reads A[1], which a thread of another block wrote" in unordered.text
+
+
+def test_ordered_updates_order_threads(kernels: Any) -> None:
+    found = kernels("published_within_a_block", checked=4, argument=1)
+    assert (found.fault, found.out[0]) == ("none", 9)
+    unordered = kernels("published_within_a_block", checked=4)
+    assert unordered.fault == "race"
+    assert "reads S[5], which thread (0, 0, 0) wrote" in unordered.text

@@ -13,6 +13,7 @@ WORDS = Words(
     vectors={16: "uint4", 8: "uint2", 4: "unsigned int", 2: "unsigned short"},
     compare_and_swap="atomicCAS",
     copy_bytes="memcpy",
+    fence="__threadfence()",
     kernel='extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})',
 )
 

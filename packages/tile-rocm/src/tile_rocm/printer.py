@@ -24,6 +24,7 @@ WORDS = Words(
     vectors={16: "tile_uint4", 8: "tile_uint2", 4: "unsigned", 2: "unsigned short"},
     compare_and_swap="tile_compare_and_swap",
     copy_bytes="__builtin_memcpy",
+    fence='__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")',
     kernel='extern "C" __global__ __attribute__((amdgpu_flat_work_group_size({threads}, {threads}))) '
     "void {name}({parameters})",
 )

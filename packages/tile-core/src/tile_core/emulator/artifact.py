@@ -119,8 +119,8 @@ def _entry(number: int, function: PrintedFunction) -> str:
 
 
 def _buffers(kernel: DeviceKernel) -> list[Any]:
-    allocated = [alloc.buffer for alloc in visit.collect(kernel.func.body, S.AllocBuffer)]
-    return [*(var for var in kernel.func.params if hasattr(var.ty, "storage_scope")), *allocated]
+    declared = [stmt.buffer for kind in (S.AllocBuffer, S.DeclBuffer) for stmt in visit.collect(kernel.func.body, kind)]
+    return [*(var for var in kernel.func.params if hasattr(var.ty, "storage_scope")), *declared]
 
 
 def _itemsize(buffer: Any) -> int:

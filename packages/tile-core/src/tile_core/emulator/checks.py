@@ -15,8 +15,9 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.base import SourceSpan
 from tile_core.ir import regions
+from tile_core.ir.views import viewed
 from tile_core.printer.expressions import offset, plain_element
-from tile_core.printer.language import ExprHandler, Language, Use
+from tile_core.printer.language import ExprHandler, Language, StmtHandler, Use
 from tile_core.printer.precedence import Code, Precedence
 from tile_core.printer.printer import EFFECT
 
@@ -28,6 +29,7 @@ _SHARED_BY_THREADS = (regions.GLOBAL, *regions.SHARED)
 _MOST_SITES = 1 << 15
 # The operations that work at an address are atomic.
 _USES = {"read": "tile::kRead", "write": "tile::kWrite", "address": "tile::kAtomic"}
+_ORDERED = "tile::kOrdered"
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def checked(language: Language, sites: Sites) -> Language:
     return language.extend(
         language.name,
         element=checker.element,
-        statements={S.AllocBuffer: checker.allocate},
+        statements={S.AllocBuffer: checker.allocate, **checker.views(language)},
         calls={name: checker.operation(handler) for name, handler in language.calls.items() if name != _ADDRESS_OF},
         header=(*language.header, '#include "tile_checks.h"'),
         restrict="",
@@ -75,6 +77,7 @@ class _Checker:
         self._sites = sites
         self._written: dict[Any, str] = {}
         self._has_effect = [False]
+        self._order = 0
 
     def allocate(self, printer: Printer, node: Any) -> None:
         """The allocation, and for an array of one thread the flags that say what is written."""
@@ -89,9 +92,23 @@ class _Checker:
         self._written[buffer] = name
         printer.line(f"bool {name}[{count}] = {{}};")
 
+    def views(self, language: Language) -> dict[type, StmtHandler]:
+        """Views as the language prints them. What is written through one is not known of its array of one thread."""
+        view = language.statements.get(S.DeclBuffer)
+        if view is None:
+            return {}
+
+        def declare(printer: Printer, node: Any) -> None:
+            view(printer, node)
+            for source in viewed(node):
+                self._written.pop(source, None)
+
+        return {S.DeclBuffer: declare}
+
     def element(self, printer: Printer, buffer: Any, indices: Any, use: Use) -> Code:
         """An element through its accessor. An address that only a pure operation sees is no access."""
-        if use.kind == "address" and not self._has_effect[-1]:
+        is_private = regions.scope(buffer) not in _SHARED_BY_THREADS
+        if (use.kind == "address" and not self._has_effect[-1]) or (is_private and buffer not in self._written):
             return plain_element(printer, buffer, indices)
         scalar = printer.is_scalar(buffer)
         at = Code("0") if scalar else offset(printer, buffer, indices)
@@ -99,10 +116,13 @@ class _Checker:
         place = "tile::Place<0>{}" if scalar else _place(printer, indices, buffer.ty.shape)
         name = f"&{printer.name(buffer)}" if scalar else printer.name(buffer)
         accessor, flags = "memory", ""
-        if regions.scope(buffer) not in _SHARED_BY_THREADS:
+        if is_private:
             accessor, flags = "local", f"{self._written[buffer]}, "
-        text = f"tile::{accessor}<{_USES[use.kind]}, {use.lanes}>({name}, {flags}{at.text}, {site}, {place})"
+        text = f"tile::{accessor}<{self._use(use)}, {use.lanes}>({name}, {flags}{at.text}, {site}, {place})"
         return Code(text, Precedence.POSTFIX)
+
+    def _use(self, use: Use) -> str:
+        return _ORDERED if use.kind == "address" and self._order else _USES[use.kind]
 
     def operation(self, handler: ExprHandler) -> ExprHandler:
         """An operation that says where it is before it does something that others see, or waits for them."""
@@ -110,8 +130,10 @@ class _Checker:
         def wrapped(printer: Printer, node: Any) -> Code:
             has_effect = _has_effect(node.op)
             self._has_effect.append(has_effect)
+            outer, self._order = self._order, int((node.attrs or {}).get("memory_order", 0))
             code = handler(printer, node)
             self._has_effect.pop()
+            self._order = outer
             if not has_effect:
                 return code
             return Code(f"(tile::here({self._sites.number('', printer.span)}), {code.text})")

@@ -47,6 +47,7 @@ class Words:
     * `vectors`: bytes to the type whose assignment moves that many at once.
     * `inline`: qualifies a function of the device; `compare_and_swap`: the function of that name on `unsigned` and
       `unsigned long long`; `copy_bytes`: `memcpy`.
+    * `fence`: orders the memory accesses of this thread, as the device sees them.
     * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`.
     """
 
@@ -57,6 +58,7 @@ class Words:
     vectors: Mapping[int, str]
     compare_and_swap: str
     copy_bytes: str
+    fence: str
     kernel: str
     inline: str = "__device__ __forceinline__"
 
@@ -200,7 +202,11 @@ def _first(indices: Any) -> list[Any]:
 
 
 def _atomic(printer: Printer, node: Any) -> Code:
-    return snippet_call(f"tile_atomic_{node.attrs['kind']}")(printer, node)
+    code = snippet_call(f"tile_atomic_{node.attrs['kind']}")(printer, node)
+    if int(node.attrs.get("memory_order", 0)) == 0:
+        return code
+    printer.snippet("tile_ordered")
+    return call("tile_ordered", Code(f"[&] {{ return {code.text}; }}"))
 
 
 _CALLS: Mapping[str, ExprHandler] = {
@@ -276,6 +282,16 @@ template <typename T, typename Combine>
   }
 }
 """),
+    "tile_ordered": Snippet("""
+// An atomic operation that other accesses of this thread do not pass, in either direction.
+template <typename Operation>
+@inline@ auto tile_ordered(Operation operation) {
+  @fence@;
+  const auto old = operation();
+  @fence@;
+  return old;
+}
+"""),
     "tile_atomic_max": Snippet(
         """
 template <typename T>
@@ -315,6 +331,6 @@ template <typename T>
 
 def spell(text: str, words: Words) -> str:
     """A snippet's text with the words of a language."""
-    for word in ("inline", "compare_and_swap", "copy_bytes"):
+    for word in ("inline", "compare_and_swap", "copy_bytes", "fence"):
         text = text.replace(f"@{word}@", getattr(words, word))
     return text

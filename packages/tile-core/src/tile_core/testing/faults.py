@@ -172,6 +172,23 @@ def synchronized(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
         T.sync_threads()
 
 
+def arrivals(order: str) -> Any:
+    """Every block leaves a value; the last to arrive adds them up."""
+
+    @T.prim_func
+    def arrivals(A: T.Tensor((8,), "int32"), arrived: T.Tensor((1,), "int32"), total: T.Tensor((1,), "int32")):
+        with T.Kernel(8, threads=32) as block:
+            tx = T.get_thread_binding(0)
+            if tx == 0:
+                A[block] = block + 1
+                before = T.atomic_add(arrived[0], 1, memory_order=order, return_prev=True)
+                if before == 7:
+                    for other in T.serial(8):
+                        total[0] = total[0] + A[other]
+
+    return arrivals
+
+
 def line_of(func: Any, text: str) -> int:
     """The line of this file that holds `text`, counted from the kernel's definition on."""
     lines = inspect.getsource(inspect.getmodule(line_of)).splitlines()  # type: ignore[arg-type]
@@ -254,6 +271,14 @@ class PlantedFaults:
         with pytest.raises(errors.EmulatedUnwrittenError, match=r"s\[\d+\], which nothing has written") as raised:
             run(histogram, values, torch.empty(16, dtype=torch.int32), mutation=without_stores(regions.SHARED))
         self._check(raised.value, histogram, "T.atomic_add(s[A[i]], 1)")
+
+    def test_ordered_updates_order_blocks_and_relaxed_ones_do_not(self, run: Callable[..., None]) -> None:
+        values = [torch.zeros(size, dtype=torch.int32) for size in (8, 1, 1)]
+        run(arrivals("acq_rel"), *values)
+        assert values[2].item() == 36
+        values = [torch.zeros(size, dtype=torch.int32) for size in (8, 1, 1)]
+        with pytest.raises(errors.EmulatedRaceError, match=r"reads A\[0\], which a thread of another block wrote"):
+            run(arrivals("relaxed"), *values)
 
     @staticmethod
     def _check(error: errors.TileError, func: Any, text: str) -> None:

@@ -6,8 +6,9 @@
 
 namespace tile {
 
-enum class Use : unsigned char { kRead, kWrite, kAtomic };
-constexpr Use kRead = Use::kRead, kWrite = Use::kWrite, kAtomic = Use::kAtomic;
+// An ordered atomic update passes on what its thread has seen, to the thread of the next one of the same element.
+enum class Use : unsigned char { kRead, kWrite, kAtomic, kOrdered };
+constexpr Use kRead = Use::kRead, kWrite = Use::kWrite, kAtomic = Use::kAtomic, kOrdered = Use::kOrdered;
 
 // The indices of an access and the extents of its buffer.
 template <int N>

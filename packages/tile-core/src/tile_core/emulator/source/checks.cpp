@@ -29,6 +29,15 @@ constexpr unsigned kWidest = 64;
 struct Order {
   uint32_t clock = 0, all = 0;  // marks of any thread of this block below `all` are ordered
   std::vector<uint32_t> of;     // and those of thread t below of[t], after meetings of some threads only
+  uint32_t blocks = 0;          // marks of earlier blocks below this are ordered, after ordered atomic updates
+
+  // Sees what `other` has seen.
+  void join(const Order& other) {
+    all = other.all > all ? other.all : all;
+    blocks = other.blocks > blocks ? other.blocks : blocks;
+    if (of.size() < other.of.size()) of.resize(other.of.size(), 0);
+    for (size_t t = 0; t < other.of.size(); ++t) of[t] = other.of[t] > of[t] ? other.of[t] : of[t];
+  }
 };
 
 struct Pending {
@@ -48,6 +57,7 @@ Pending pending;
 uint32_t oldest = 1;  // marks below are of a time that does not matter for the memory at hand
 std::vector<Cell> shared_cells;
 std::unordered_map<uintptr_t, std::unique_ptr<Cell[]>> pages;
+std::unordered_map<uintptr_t, Order> released;  // what the last ordered update of an element passes on
 uintptr_t last_page = 0;
 Cell* last_cells = nullptr;
 
@@ -69,11 +79,11 @@ Cell& cell_at(uintptr_t address) {
 // Whether nothing orders the access that left `mark` before the next one of this thread.
 bool is_concurrent(const Mark& mark) {
   if (mark.clock < oldest) return false;
-  if (mark.clock < block_start) return true;
+  if (mark.clock < block_start) return mark.clock >= orders[block.self->linear].blocks;
   const unsigned self = block.self->linear;
   if (mark.thread == self) return false;
   const Order& order = orders[self];
-  return mark.clock >= order.all && (order.of.empty() || mark.clock >= order.of[mark.thread]);
+  return mark.clock >= order.all && (mark.thread >= order.of.size() || mark.clock >= order.of[mark.thread]);
 }
 
 void add_index(Text& text, const Access& access) {
@@ -92,6 +102,8 @@ void add_thread(Text& text, unsigned thread) {
   const Dim3 at = fibre_of(thread).index;
   text.add("thread (%u, %u, %u)", at.x, at.y, at.z);
 }
+
+bool is_atomic(Use use) { return use == Use::kAtomic || use == Use::kOrdered; }
 
 const char* verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
 
@@ -144,7 +156,7 @@ void touch_read(Cell& cell, const Mark& mark, const Access& access) {
 }
 
 void touch_write(Cell& cell, const Mark& mark, const Access& access, void* address, unsigned bytes) {
-  const bool both_atomic = access.use == Use::kAtomic && cell.write.site & kAtomicBit;
+  const bool both_atomic = is_atomic(access.use) && cell.write.site & kAtomicBit;
   if (!both_atomic && is_concurrent(cell.write))
     expect_no_change(access, cell.write, wrote(cell.write), address, bytes);
   for (const Mark& read : cell.reads)
@@ -162,13 +174,14 @@ void begin_launch(const Launch& launch) {
     last_cells = nullptr;
     shared_cells.assign(kSharedBytes / granule, Cell{});
   }
+  released.clear();
   launch_start = ++now;
 }
 
 void begin_block(const Launch&, unsigned threads) {
   block_start = ++now;
   pending.fault = Fault::kNone;
-  for (unsigned t = 0; t < threads; ++t) orders[t].clock = orders[t].all = now, orders[t].of.clear();
+  for (unsigned t = 0; t < threads; ++t) orders[t] = Order{now, now, {}, 0};
 }
 
 void resume_access() {
@@ -187,22 +200,41 @@ void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive) {
   unsigned count = 0;
   for (uint64_t word : meeting.members) count += static_cast<unsigned>(__builtin_popcountll(word));
   if (count == alive) {
-    for (unsigned t = 0; t < threads; ++t) orders[t].clock = orders[t].all = now, orders[t].of.clear();
+    uint32_t blocks = 0;
+    for (unsigned t = 0; t < threads; ++t) blocks = orders[t].blocks > blocks ? orders[t].blocks : blocks;
+    for (unsigned t = 0; t < threads; ++t) orders[t] = Order{now, now, {}, blocks};
     return;
   }
   // What the members have seen of every thread, joined; of each other, everything before this meeting.
-  uint32_t all = 0;
-  std::vector<uint32_t> seen(threads, 0);
-  for (unsigned t = 0; t < threads; ++t) {
-    if (!(meeting.members[t / 64] >> t % 64 & 1)) continue;
-    const Order& order = orders[t];
-    all = order.all > all ? order.all : all;
-    for (unsigned u = 0; u < order.of.size(); ++u) seen[u] = order.of[u] > seen[u] ? order.of[u] : seen[u];
+  Order joined;
+  joined.of.assign(threads, 0);
+  for (unsigned t = 0; t < threads; ++t)
+    if (meeting.members[t / 64] >> t % 64 & 1) joined.join(orders[t]);
+  for (unsigned t = 0; t < threads; ++t)
+    if (meeting.members[t / 64] >> t % 64 & 1) joined.of[t] = now;
+  joined.clock = now;
+  for (unsigned t = 0; t < threads; ++t)
+    if (meeting.members[t / 64] >> t % 64 & 1) orders[t] = joined;
+}
+
+// Takes over what the last ordered update of this element passed on, then passes on what this thread has seen and done.
+static void acquire_and_release(uintptr_t address) {
+  const unsigned self = block.self->linear;
+  Order& order = orders[self];
+  Order& passed = released[address];
+  if (passed.clock >= block_start) {
+    order.join(passed);
+  } else if (passed.clock >= launch_start) {
+    // Earlier blocks have ended; everything of them up to the update is taken to be ordered.
+    order.blocks = passed.clock > order.blocks ? passed.clock : order.blocks;
   }
-  for (unsigned t = 0; t < threads; ++t)
-    if (meeting.members[t / 64] >> t % 64 & 1) seen[t] = now;
-  for (unsigned t = 0; t < threads; ++t)
-    if (meeting.members[t / 64] >> t % 64 & 1) orders[t].clock = now, orders[t].all = all, orders[t].of = seen;
+  ++now;
+  passed = order;
+  passed.clock = now;
+  if (passed.of.size() <= self) passed.of.resize(self + 1, 0);
+  passed.of[self] = now;
+  order.clock = now;
+  resume_access();
 }
 
 void settle_access() {
@@ -218,10 +250,12 @@ void touch(const volatile void* place, unsigned bytes, const Access& access) {
   void* const address = const_cast<void*>(place);
   const uintptr_t first = reinterpret_cast<uintptr_t>(address);
   const unsigned self = block.self->linear;
-  const uint16_t site = static_cast<uint16_t>(access.site) | (access.use == Use::kAtomic ? kAtomicBit : 0);
+  const uint16_t site = static_cast<uint16_t>(access.site) | (is_atomic(access.use) ? kAtomicBit : 0);
   const Mark mark{orders[self].clock, static_cast<uint16_t>(self), site};
   oldest = is_shared(first) ? block_start : launch_start;
   const bool must_be_written = access.use != Use::kWrite && is_shared(first);
+  // The order that an update takes over holds for the update; what it passes on ends before its thread's next access.
+  if (access.use == Use::kOrdered) acquire_and_release(first);
   for (uintptr_t at = first; at < first + bytes; at += granule) {
     Cell& cell = cell_at(at);
     if (must_be_written && cell.write.clock < block_start) unwritten(access);

@@ -74,6 +74,10 @@ T __reduce_min_sync(unsigned mask, T value) {
   return tile::reduce(mask, value, [](T a, T b) { return a < b ? a : b; });
 }
 
+// Memory is coherent without fences.
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+
 // Fibres switch only where they wait, so a plain read-modify-write is atomic.
 template <typename T>
 T atomicCAS(T* address, T expected, T wanted) {
