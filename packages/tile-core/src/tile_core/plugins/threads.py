@@ -9,4 +9,4 @@ THREAD_OP_LOWERINGS: Mapping[str, str] = {
     "tile.reducer_init": "tile_core.passes.threads:keep_reducer_init",
     "tile.reducer_finalize": "tile_core.passes.threads:keep_reducer_finalize",
 }
-"""For `Backend.op_lowerings`: ops that mean something else in a block of many threads than in one sequential program."""
+"""For `Backend.op_lowerings`: ops that mean something else in a block of threads than in one sequential program."""
