@@ -10,7 +10,6 @@ from tile_core.compat.tilelang import table
 from tile_core.compat.tilelang.devices import device_mode
 from tile_core.compat.tilelang.finder import installed
 
-
 # Scripts that the tests run in the runner's conditions; outside of it there is no `tilelang` to import.
 collect_ignore_glob = ["programs/*"]
 
