@@ -163,7 +163,8 @@ record(def_out)
 """,
     "strings": """
 name, width, value = "n", 6, 3.14159
-record(f"{name!r:>{width}}|{value:.2f}|{value=:.1f}|{{}}", "a" "b", b"x" + b"y", f"{[i for i in range(2)]}", rf"\\{name}")
+record(f"{name!r:>{width}}|{value:.2f}|{value=:.1f}|{{}}", "a" "b", b"x" + b"y", f"{[i for i in range(2)]}")
+record(rf"\\{name}")
 record("%s-%d" % (name, width), name.upper(), "abc"[::-1], "abc"[-1], ..., 1_000, 0x1F, 1j * 1j)
 """,
     "imports": """
@@ -256,5 +257,5 @@ def test_body(name: str) -> None:
     assert isinstance(scope["kernel"], type(T.prim_func(_empty)))
 
 
-def _empty(A: T.Tensor((4,), "int32")) -> None:  # type: ignore[valid-type]  # noqa: ARG001
+def _empty(A: T.Tensor((4,), "int32")) -> None:
     pass

@@ -81,3 +81,18 @@ def test_a_dialect_adds_replaces_and_removes_names(monkeypatch):
     assert module.special == "their own"
     with pytest.raises(DialectNameError, match="example"):
         made.lookup("print")
+
+
+def test_a_name_of_another_installed_dialect_is_told(monkeypatch):
+    from tile_core.language import _dialect
+
+    other = types.ModuleType("other_language")
+    monkeypatch.setitem(sys.modules, "other_language", other)
+    other.DIALECT = dialect("other", "other_language", {"other_home": ("special",)}, unimplemented=("planned",))
+    monkeypatch.setattr(_dialect, "_installed_dialects", lambda: ["broken_language", "other_language"])
+    with pytest.raises(DialectNameError) as caught:
+        T.special
+    assert "import other_language as T" in caught.value.remedy
+    with pytest.raises(DialectNameError) as caught:
+        T.planned
+    assert "other_language, where it is not implemented yet" in caught.value.remedy

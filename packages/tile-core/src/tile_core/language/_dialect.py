@@ -111,9 +111,13 @@ def _protect(module: str, homes: Mapping[str, str]) -> None:
 
 
 def _remedy(current: Dialect, name: str) -> str:
-    having = [module for module in _installed_dialects() if module != current.module and _has(module, name)]
+    others = [module for module in _installed_dialects() if module != current.module]
+    having = [module for module in others if name in _names_of(module, "exports")]
     if having:
         return f"it belongs to {' and '.join(having)}: `import {having[0]} as T`"
+    planned = [module for module in others if name in _names_of(module, "unimplemented")]
+    if planned:
+        return f"it belongs to {' and '.join(planned)}, where it is not implemented yet"
     import difflib
 
     close = difflib.get_close_matches(name, current.exports, n=1)
@@ -129,8 +133,10 @@ def _installed_dialects() -> list[str]:
         return []
 
 
-def _has(module: str, name: str) -> bool:
+def _names_of(module: str, kind: str) -> Iterable[str]:
+    """The names of a dialect module, which keeps its table as `DIALECT`."""
     try:
-        return name in getattr(importlib.import_module(module), "__all__", ())
-    except Exception:  # noqa: BLE001
-        return False
+        found: Iterable[str] = getattr(importlib.import_module(module).DIALECT, kind)
+    except Exception:  # noqa: BLE001  # As above.
+        return ()
+    return found

@@ -7,6 +7,7 @@ that it takes; the portable one takes `threads` and `prelude`.
 from __future__ import annotations
 
 import contextlib
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -233,9 +234,11 @@ class KernelType:
         taken = ", ".join(sorted(kind.keywords))
         for name in options:
             if name not in kind.keywords:
+                close = difflib.get_close_matches(name, kind.keywords, n=1)
+                advice = f"did you mean `{close[0]}`?" if close else kind.advice
                 raise KernelKeywordError(
                     f"Kernel of the {kind.dialect} language takes no `{name}`",
-                    remedy=f"it takes {taken}{'; ' + kind.advice if kind.advice else ''}",
+                    remedy=f"it takes {taken}{'; ' + advice if advice else ''}",
                 )
         for name in sorted(kind.required - options.keys()):
             raise KernelKeywordError(
