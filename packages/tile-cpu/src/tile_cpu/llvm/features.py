@@ -27,7 +27,7 @@ class CpuFacts:
 
     `vector_bytes` is the widest vector register, `vector_registers` their number. `masked` says that loads and stores
     take a lane mask at no cost. `bf16_dot` and `int8_dot` are the 2-way and 4-way dot products into 32-bit lanes,
-    `bf16_convert` the rounding conversion from float32.
+    `bf16_tile` and `int8_tile` the same on matrix tiles.
     """
 
     vector_bytes: int = 16
@@ -35,7 +35,6 @@ class CpuFacts:
     masked: bool = False
     fma: bool = False
     bf16_dot: bool = False
-    bf16_convert: bool = False
     int8_dot: bool = False
     bf16_tile: bool = False
     int8_tile: bool = False
@@ -102,7 +101,6 @@ def _x86(has: frozenset[str]) -> CpuFacts:
         masked=wide,
         fma="fma" in has or wide,
         bf16_dot=wide and "avx512bf16" in has,
-        bf16_convert=wide and "avx512bf16" in has,
         int8_dot=wide and "avx512vnni" in has,
         bf16_tile=wide and {"amx-tile", "amx-bf16"} <= has,
         int8_tile=wide and {"amx-tile", "amx-int8"} <= has,
