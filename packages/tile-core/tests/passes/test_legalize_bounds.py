@@ -194,3 +194,36 @@ def test_a_hand_written_vector_must_be_provably_inside(context: PassContext) -> 
     guarded(program(16), context)
     with pytest.raises(VectorBoundsError, match="A may leave axis 0, whose extent is 64"):
         guarded(program(17), context)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "guards"), [("uint8", 0), ("int8", 1), ("uint32", 2), ("int64", 2), ("uint16", 1), ("int32", 2)]
+)
+def test_an_index_converted_from_memory_is_proven_only_by_what_its_dtype_holds(
+    context: PassContext, lowered: Lowered, dtype: str, guards: int
+) -> None:
+    """int8 may be negative, uint16 may be too large, and the conversion of uint32 may give a negative number."""
+
+    @T.prim_func
+    def kernel(At: T.Tensor((64,), dtype), B: T.Tensor((256,), "float32")):
+        with T.Kernel(1):
+            for i in T.serial(64):
+                B[T.cast(At[i], "int32")] = 1.0
+
+    func = guarded(lowered(kernel), context)
+    conditions = [guard.condition.args[0] for guard in statement_guards(func)]
+    assert sum(2 if isinstance(condition, tirx.And) else 1 for condition in conditions) == guards
+
+
+def test_sums_of_indices_from_memory_may_wrap(context: PassContext, lowered: Lowered) -> None:
+    @T.prim_func
+    def kernel(At: T.Tensor((64,), "int32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1):
+            for i in T.serial(64):
+                at = At[i]
+                if at >= 0:
+                    B[at + 1] = 1.0
+                B[T.max(At[i], 0) + T.max(At[i], 0)] = 2.0
+
+    for guard in statement_guards(guarded(lowered(kernel), context)):
+        assert isinstance(guard.condition.args[0], tirx.And), "the lower bound is tested, too"

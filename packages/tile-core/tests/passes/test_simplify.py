@@ -82,16 +82,31 @@ def test_indices_become_short(context: PassContext) -> None:
     assert isinstance(load.indices[0], ir.Var)
 
 
-def test_an_index_from_memory_is_one_value(context: PassContext) -> None:
+def test_arithmetic_on_memory_stays_in_indices_too(context: PassContext) -> None:
+    """A guard and the index that it guards must agree, and both wrap."""
+
     @T.prim_func
-    def kernel(A: T.Tensor((64,), "float32"), At: T.Tensor((64,), "int32")):
+    def kernel(A: T.Tensor((64,), "float32"), At: T.Tensor((64,), "int32"), Small: T.Tensor((64,), "uint8")):
         with T.Kernel(1):
             for i in T.Parallel(64):
-                A[At[i] + 2 - 1] = 0.0
+                A[At[i] * 4 // 4] = 0.0
+                A[T.cast(Small[i], "int32") * 4 // 4] = 1.0
 
-    (store,) = visit.collect(simplified(kernel, context).body, S.BufferStore)
-    assert isinstance(store.indices[0], tirx.Add)
-    assert int(store.indices[0].b.value) == 1
+    wide, small = (store.indices[0] for store in visit.collect(simplified(kernel, context).body, S.BufferStore))
+    assert isinstance(wide, tirx.FloorDiv)
+    assert isinstance(small, tirx.Cast), "four times a uint8 does not wrap"
+
+
+def test_a_comparison_of_a_name_from_memory_is_not_decided(context: PassContext) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1):
+            for i in T.Parallel(64):
+                x = A[i]
+                if x + 1 > x:
+                    A[i] = 1
+
+    assert len(visit.collect(simplified(kernel, context).body, S.IfThenElse)) == 1
 
 
 def test_a_decided_branch_goes_away(context: PassContext) -> None:

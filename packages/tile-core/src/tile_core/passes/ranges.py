@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
@@ -58,6 +59,7 @@ class Ranges:
     def __init__(self, func: tirx.PrimFunc) -> None:
         self.analyzer = Analyzer()
         self._sizes: dict[ir.Var, int] = {}
+        self._data: set[ir.Var] = set()
         for param in func.params:
             if tirx.buffer.is_buffer_var(param):
                 self.declare(param)
@@ -83,6 +85,8 @@ class Ranges:
         if isinstance(bind.value, E.FloorMod) and (divisor := constant(bind.value.b)) is not None and divisor > 0:
             self.analyzer.update(bind.var, ConstIntBound(0, divisor - 1), True)
             return
+        if reads_memory(bind.value) or self._is_data(bind.value):
+            self._data.add(bind.var)
         if not is_index_arithmetic(bind.value) or reads_memory(bind.value):
             return
         self._sizes[bind.var] = self._size(bind.value)
@@ -113,13 +117,56 @@ class Ranges:
 
     def proves(self, condition: ir.Expr) -> bool:
         """Whether `condition` holds for every value that the known ranges allow."""
-        return bool(
-            self.analyzer.can_prove(condition) or self.analyzer.can_prove(condition, ProofStrength.SYMBOLIC_BOUND)
-        )
+        known = visit.mutate(condition, (E.Cast, _cast), (_WRAPPING, self._wrapping))
+        return bool(self.analyzer.can_prove(known) or self.analyzer.can_prove(known, ProofStrength.SYMBOLIC_BOUND))
+
+    def _wrapping(self, expr: Any, mutator: Any) -> ir.Expr:
+        """Arithmetic that may wrap is a value of which nothing but the dtype is known."""
+        return tirx.Var("wrapped", expr.ty) if self.may_wrap(expr) else mutator.default_mutate(expr)
+
+    def may_wrap(self, expr: ir.Expr) -> bool:
+        """Whether arithmetic may leave the range of its dtype.
+
+        That of indices does not, by contract. What is computed from memory does, and so does every other dtype.
+        """
+        if not _is_index(expr):
+            return True
+        if not self._is_data(expr):
+            return False
+        bound, half = self.analyzer.const_int_bound(expr), 2 ** (int(expr.ty.dtype.bits) - 1)
+        return int(bound.min_value) < -half or int(bound.max_value) >= half
+
+    def _is_data(self, expr: ir.Expr) -> bool:
+        return bool(visit.collect(expr, ir.TensorLoad)) or any(var in self._data for var in visit.collect(expr, ir.Var))
 
     def refutes(self, condition: ir.Expr) -> bool:
         """Whether `condition` is false for every value that the known ranges allow."""
         return self.proves(E.Not(condition))
+
+
+_WRAPPING = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod)
+
+
+def _cast(cast: E.Cast, mutator: Any) -> ir.Expr:
+    """A cast that may change the value is an unknown value; the analyzer takes every cast to keep it."""
+    source, target = cast.value.ty.dtype, cast.ty.dtype
+    if _holds(str(target), int(target.bits), str(source), int(source.bits)) or is_index_arithmetic(cast):
+        return mutator.default_mutate(cast)
+    return tirx.Var("converted", cast.ty)
+
+
+def _holds(target: str, target_bits: int, source: str, source_bits: int) -> bool:
+    """Whether an integer dtype has every value of another one."""
+    if not source.startswith(("int", "uint", "bool")) or not target.startswith(("int", "uint")):
+        return False
+    if source.startswith("int") == target.startswith("int"):
+        return target_bits >= source_bits
+    return target.startswith("int") and (target_bits > source_bits or source == "bool")
+
+
+def _is_index(expr: ir.Expr) -> bool:
+    """Whether `expr` has a dtype in which indices are computed, where nothing wraps."""
+    return str(getattr(expr.ty, "dtype", "")) in ("int32", "int64")
 
 
 def is_integer(expr: ir.Expr) -> bool:

@@ -123,32 +123,31 @@ class _Simplifier:
         if str(getattr(expr.ty, "dtype", "")) not in _INDEX_DTYPES:
             return expr
         opaque: list[tuple[ir.Var, ir.Expr]] = []
-        abstract = _abstract(expr, opaque)
+        abstract = self._abstract(expr, opaque)
         if abstract is opaque or isinstance(abstract, ir.Var):
             return expr
         simple = self._ranges.analyzer.simplify(abstract)
         return visit.mutate(simple, (ir.Var, _restore(opaque))) if opaque else simple
 
-
-def _abstract(expr: ir.Expr, opaque: list[tuple[ir.Var, ir.Expr]]) -> ir.Expr:
-    """`expr` with every part that is no index arithmetic replaced by a variable."""
-    if isinstance(expr, ir.Var | E.IntImm):
-        return expr
-    if isinstance(expr, _ARITHMETIC) and is_index(expr):
-        return type(expr)(_abstract(expr.a, opaque), _abstract(expr.b, opaque))
-    if isinstance(expr, _COMPARISONS) and is_index(expr.a):
-        return type(expr)(_abstract(expr.a, opaque), _abstract(expr.b, opaque))
-    if isinstance(expr, E.Not):
-        return E.Not(_abstract(expr.a, opaque))
-    if isinstance(expr, E.And | E.Or):
-        return type(expr)(_abstract(expr.a, opaque), _abstract(expr.b, opaque))
-    if isinstance(expr, E.Cast) and is_index(expr) and is_index(expr.value):
-        return E.Cast(expr.ty, _abstract(expr.value, opaque))
-    if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == LIKELY:
-        return ir.Call(expr.op, [_abstract(expr.args[0], opaque)], ret_ty=expr.ty)
-    var = tirx.Var(f"opaque{len(opaque)}", str(expr.ty.dtype))
-    opaque.append((var, expr))
-    return var
+    def _abstract(self, expr: ir.Expr, opaque: list[tuple[ir.Var, ir.Expr]]) -> ir.Expr:
+        """`expr` with every part that is no index arithmetic replaced by a variable."""
+        if isinstance(expr, ir.Var | E.IntImm):
+            return expr
+        if isinstance(expr, _ARITHMETIC) and not self._ranges.may_wrap(expr):
+            return type(expr)(self._abstract(expr.a, opaque), self._abstract(expr.b, opaque))
+        if isinstance(expr, _COMPARISONS) and is_index(expr.a):
+            return type(expr)(self._abstract(expr.a, opaque), self._abstract(expr.b, opaque))
+        if isinstance(expr, E.Not):
+            return E.Not(self._abstract(expr.a, opaque))
+        if isinstance(expr, E.And | E.Or):
+            return type(expr)(self._abstract(expr.a, opaque), self._abstract(expr.b, opaque))
+        if isinstance(expr, E.Cast) and is_index(expr) and is_index(expr.value):
+            return E.Cast(expr.ty, self._abstract(expr.value, opaque))
+        if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == LIKELY:
+            return ir.Call(expr.op, [self._abstract(expr.args[0], opaque)], ret_ty=expr.ty)
+        var = tirx.Var(f"opaque{len(opaque)}", str(expr.ty.dtype))
+        opaque.append((var, expr))
+        return var
 
 
 def is_index(expr: ir.Expr) -> bool:
