@@ -27,6 +27,7 @@ EMULATED = (
     "matmul_splitk",
     "rms_norm",
     "topk_gating",
+    "transpose_and_views",
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::tile_core.errors.compat.CompatWarning")

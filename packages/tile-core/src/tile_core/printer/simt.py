@@ -209,7 +209,13 @@ def _atomic(printer: Printer, node: Any) -> Code:
     return call("tile_ordered", Code(f"[&] {{ return {code.text}; }}"))
 
 
+def _reinterpret(printer: Printer, node: Any) -> Code:
+    printer.snippet("tile_reinterpret")
+    return call(f"tile_reinterpret<{printer.type_name(printer.dtype(node), node)}>", printer.expr(node.args[0]))
+
+
 _CALLS: Mapping[str, ExprHandler] = {
+    "tirx.reinterpret": _reinterpret,
     "tile.shuffle_xor": snippet_call("tile_shuffle_xor"),
     "tile.is_aligned": snippet_call("tile_is_aligned"),
     "tile.atomic_rmw": _atomic,
@@ -244,6 +250,16 @@ template <typename T>
 @inline@ T tile_round(T x) {
   const T whole = trunc(x);
   return fabs(x - whole) >= T(0.5) ? whole + copysign(T(1), x) : whole;
+}
+"""),
+    "tile_reinterpret": Snippet("""
+// The same bits as a value of another type.
+template <typename To, typename From>
+@inline@ To tile_reinterpret(From value) {
+  static_assert(sizeof(To) == sizeof(From), "the types have different sizes");
+  To bits;
+  @copy_bytes@(&bits, &value, sizeof(To));
+  return bits;
 }
 """),
     "tile_is_aligned": Snippet("""
