@@ -96,3 +96,40 @@ def test_hashes_of_indices_wrap() -> None:
     with np.errstate(over="ignore"):
         expected = (np.arange(SIZE, dtype=np.uint32) ^ np.uint32(7)) * np.uint32(2654435769) + np.uint32(12345)
     assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("source", ["uint32", "int64", "int16", "uint8"])
+@pytest.mark.parametrize("target", ["int8", "int16", "int32"])
+def test_division_of_a_converted_value_floors(source: str, target: str) -> None:
+    """A conversion keeps the low bits, so the dividend may be negative where the source is not."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((SIZE,), source), B: T.Tensor((SIZE,), target), C: T.Tensor((SIZE,), target)):
+        with T.Kernel(1):
+            for i in T.Parallel(SIZE):
+                B[i] = T.cast(A[i], target) // 7
+                C[i] = T.cast(A[i], target) % 8
+
+    a, _ = operands(source)
+    b, c = np.zeros(SIZE, target), np.zeros(SIZE, target)
+    tl.compile(kernel, target="cpu")(a, b, c)
+    narrow = a.astype(target)
+    assert np.array_equal(b, narrow // np.array(7, target))
+    assert np.array_equal(c, narrow % np.array(8, target))
+
+
+def test_an_index_that_wraps_is_outside() -> None:
+    @T.prim_func
+    def kernel(At: T.Tensor((4,), "int32"), Unsigned: T.Tensor((4,), "uint32"), B: T.Tensor((8,), "int32")):
+        with T.Kernel(1):
+            for i in T.serial(4):
+                at = At[i]
+                if at >= 0:
+                    B[at + 1] = 1
+                B[T.cast(Unsigned[i], "int32")] = 2
+
+    b = np.zeros(8, np.int32)
+    at = np.array([0, 2**31 - 1, 5, 2**31 - 2], np.int32)
+    unsigned = np.array([2**32 - 1, 2**31, 3, 2**32 - 4], np.uint32)
+    tl.compile(kernel, target="cpu")(at, unsigned, b)
+    assert b.tolist() == [0, 1, 0, 2, 0, 0, 1, 0]
