@@ -136,4 +136,12 @@ class _Reduction:
         old = cast(tirx.BufferLoad(self._dst.array, [register]), self._dtype)
         clear = bool(self._call.attrs.get("clear", 1))
         value = self._total.get() if clear else self._combine(self._total.get(), old)
-        return S.BufferStore(self._dst.array, cast(value, self._dst_dtype), [register], self._span)
+        store = S.BufferStore(self._dst.array, cast(value, self._dst_dtype), [register], self._span)
+        return store if clear else guarded(self._is_held(variables, lane), store)
+
+    def _is_held(self, variables: dict[int, ir.Expr], lane: ir.Expr) -> list[ir.Expr]:
+        """Conditions under which the register of an output holds an element: others have no old value."""
+        placement, thread = self._dst.placement, self._scope.thread
+        own = [variables.get(number, int32(0)) for number in placement.classes]
+        index = placement.mapping.indices(thread, own)
+        return placement.mapping.guards(thread, own, index, lane, lane)
