@@ -51,6 +51,9 @@ def _each(step: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Step:
     return lambda module: _module(tuple(step(func) for func in module.functions.values()))
 
 
+# Ours come first: TVM's passes carry its analyzer, which must meet neither a `let` inside of another one nor an
+# unsigned constant below zero. What needs a value more than once binds it, so hoisting follows; wrapping sees the
+# final sums.
 _STEPS: tuple[Step, ...] = (
     _each(WidenOffsets()),
     _each(LegalizeNarrowFloats()),

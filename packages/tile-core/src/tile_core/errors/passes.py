@@ -14,6 +14,7 @@ __all__ = [
     "MissingLoweringError",
     "ParallelNestError",
     "ParallelStorageError",
+    "PassFailedError",
     "PipelineEditError",
     "RegionOutOfRangeError",
     "SharedMemoryLimitError",
@@ -186,4 +187,15 @@ class MalformedProgramError(TileError, RuntimeError):
     """
 
     code = "TILE-E0517"
+    kind = "environment"
+
+
+class PassFailedError(TileError, RuntimeError):
+    """A pass stopped on a program that it neither lowered nor refused.
+
+    This is a fault of the compiler or of a plugin's pass, not of the kernel. Please report it with the kernel; the
+    message names the pass, the cause is attached, and `TILE_DEBUG=3` shows the program after every pass.
+    """
+
+    code = "TILE-E0518"
     kind = "environment"

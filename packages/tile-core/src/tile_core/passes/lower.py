@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tile_core.errors.base import TileError
+from tile_core.errors.passes import PassFailedError
 from tile_core.passes.base import Observer, PassContext, run_pipeline
 from tile_core.passes.observe import observers as default_observers
 from tile_core.passes.pipeline import build_pipeline
@@ -31,6 +33,7 @@ def lower(
 
     Raises:
         TileError: the program is refused; the error names buffer, loop and line.
+        PassFailedError: a pass or an observer raised anything else.
     """
     from tile_core.plugins.manager import resolve
 
@@ -41,14 +44,27 @@ def lower(
         options=MappingProxyType(dict(request.pass_configs)),
     )
     pairs = (*observers, *default_observers(request.target))
-    lowered = run_pipeline(
-        program,
-        build_pipeline(backend, request.target),
-        context,
-        before=lambda name, func: _notify((pair[0] for pair in pairs), name, func),
-        after=lambda name, func: _notify((pair[1] for pair in pairs), name, func),
-    )
-    return lowered, context.report
+    pipeline = build_pipeline(backend, request.target)
+    running = ""
+
+    def before(name: str, func: tirx.PrimFunc) -> None:
+        nonlocal running
+        running = name
+        _notify((pair[0] for pair in pairs), name, func)
+
+    def after(name: str, func: tirx.PrimFunc) -> None:
+        _notify((pair[1] for pair in pairs), name, func)
+
+    try:
+        return run_pipeline(program, pipeline, context, before, after), context.report
+    except TileError:
+        raise
+    except Exception as error:
+        raise PassFailedError(f"the pass {running} failed: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _notify(observers: Iterable[Observer], name: str, func: tirx.PrimFunc) -> None:
