@@ -29,6 +29,7 @@ def host(monkeypatch):
 def tilelang(host, monkeypatch, tmp_path):
     """The facade of the package, in the runner's conditions with `--target cpu`."""
     monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TILE_CACHE", "1")
     monkeypatch.setattr(table, "_said", set())
     with installed(), device_mode():
         import tilelang

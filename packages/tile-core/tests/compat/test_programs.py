@@ -36,6 +36,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::tile_core.errors.compat.CompatW
 def run(name, monkeypatch):
     path = str(PROGRAMS / f"{name}.py")
     monkeypatch.setattr(sys, "argv", [path])
+    # A program may turn the cache off; what it changes ends with the test.
+    monkeypatch.setenv("TILE_CACHE", "1")
     with installed(), device_mode():
         runpy.run_path(path, run_name="__main__")
 
