@@ -473,22 +473,6 @@ def test_annotations_as_strings_see_the_factorys_names():
     assert int(factory(6, "int8").params[0].shape[0]) == 6
 
 
-def test_tracing_a_long_kernel_is_fast():
-    import time
-
-    lines = [
-        f"        A[{k % 8}] = A[{(k + 1) % 8}] * {k} + (1 if A[0] > {k} and A[1] < {k} else 2)" for k in range(200)
-    ]
-    text = PROGRAM.replace("        for i in T.serial(8):\n            A[i] = i", "\n".join(lines))
-    registered(PROGRAM, "warm.py")
-    spent = []
-    for attempt in range(3):
-        start = time.process_time()
-        registered(text, f"long{attempt}.py")
-        spent.append(time.process_time() - start)
-    assert min(spent) < 0.15
-
-
 def test_a_source_edited_after_its_import_is_refused():
     scope: dict[str, object] = {"__name__": "edited"}
     text = PROGRAM.replace("@T.prim_func\n", "\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 
@@ -40,14 +38,6 @@ def test_gemm_with_relu(interpret, nan, extents, dtype):
     C = nan(M, N)
     interpret(gemm_program(M, N, K, dtype=dtype), A, B, C)
     torch.testing.assert_close(C, (A.float() @ B.float()).relu(), rtol=1e-5, atol=1e-4)
-
-
-def test_a_gemm_of_128_takes_less_than_a_second():
-    program = Program(gemm_program(128, 128, 128))
-    A, B, C = torch.randn(128, 128), torch.randn(128, 128), torch.zeros(128, 128)
-    start = time.perf_counter()
-    program(A, B, C)
-    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(5, 1003), (3, 1), (1, 64), (2, 127)])
