@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LIBRARY = "kernel.so"
 # The printed C expects wrapping integers, and floats that are rounded after each operation.
-FLAGS = ("-std=c11", "-O2", "-fwrapv", "-ffp-contract=off", "-fPIC", "-shared")
+FLAGS = ("-std=c11", "-O2", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fPIC", "-shared")
 
 
 def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tvm.tirx.stmt import ForKind
+from tvm.tirx.stmt import DeclBuffer, ForKind
 
+from tile_core.ir import regions
+from tile_core.ir.views import viewed
 from tile_core.printer import Helper, PrintedFunction, Printer, print_function
 from tile_core.printer.c import C
 from tile_core.printer.precedence import Code, call
@@ -41,9 +43,19 @@ def atomic_rmw(printer: Printer, node: ir.Call) -> Code:
     return call(name, printer.expr(address), printer.expr(operand))
 
 
+def view(printer: Printer, node: Any) -> None:
+    """Another shape or type for the memory of a tile: a pointer. `compiler.FLAGS` lets pointers of two types meet."""
+    buffer, sources = node.buffer, viewed(node)
+    if not sources or (buffer.ty.elem_offset is not None and regions.constant(buffer.ty.elem_offset) != 0):
+        raise printer.unprintable(f"the view {buffer.name}", node)
+    kind, source = printer.type_name(str(buffer.ty.dtype), node), printer.name(sources[0])
+    printer.line(f"{kind}* const {printer.names.declare(buffer, str(buffer.name))} = ({kind}*){source};")
+
+
 TOY_C = C.extend(
     "toy C",
-    scopes=dict.fromkeys(("shared", "shared.dyn", "local.fragment", "local"), _TILE),
+    scopes=dict.fromkeys(("shared", "shared.dyn", "local.fragment", "local", regions.REDUCER), _TILE),
+    statements={DeclBuffer: view},
     calls={"tile.atomic_rmw": atomic_rmw},
     helpers=(*C.helpers, *_ATOMICS.values()),
     loops={int(ForKind.UNROLLED): "#pragma GCC unroll 16"},
