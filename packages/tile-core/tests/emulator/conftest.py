@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tile_core.emulator.build import build_library
+from tile_core.emulator.build import COMMON, KERNEL, build_library, compiler, folder
 from tile_core.settings import settings
 
 
@@ -59,12 +60,32 @@ class Kernels:
         return Outcome(FAULTS[failure.fault], failure.site, failure.text.decode(), out)
 
 
-@pytest.fixture(scope="session")
-def kernels() -> Kernels:
-    with tempfile.TemporaryDirectory() as folder, settings.override(cache_dir=Path(folder)):
-        content = build_library(Path(__file__).with_name("kernels.cpp").read_text("utf-8"))
-        path = Path(folder) / "kernels.so"
-        path.write_bytes(content)
-        library = ctypes.CDLL(str(path))
+KERNELS = Path(__file__).with_name("kernels.cpp")
+
+
+def load(path: Path) -> Kernels:
+    """The kernels in a shared library."""
+    library = ctypes.CDLL(str(path))
     library.failure.restype = ctypes.POINTER(Failure)
     return Kernels(library)
+
+
+@pytest.fixture(scope="session")
+def kernels() -> Kernels:
+    with tempfile.TemporaryDirectory() as name, settings.override(cache_dir=Path(name)):
+        path = Path(name) / "kernels.so"
+        path.write_bytes(build_library(KERNELS.read_text("utf-8")))
+        return load(path)
+
+
+@pytest.fixture(scope="session")
+def portable_kernels() -> Kernels:
+    """The same with `ucontext` in place of the own switch."""
+    with tempfile.TemporaryDirectory() as name:
+        main, library = Path(name) / "main.cpp", Path(name) / "portable.so"
+        includes = [*sorted((folder() / "source").glob("*.cpp")), KERNELS]
+        text = "".join(f'#include "{path}"\n' for path in includes)
+        main.write_text(f"#define TILE_USE_UCONTEXT\n{text}", "utf-8")
+        paths = [f"-I{folder() / place}" for place in ("include", "source")]
+        subprocess.run([compiler(), *COMMON, *KERNEL, *paths, "-shared", str(main), "-o", str(library)], check=True)
+        return load(library)

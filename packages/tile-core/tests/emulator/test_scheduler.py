@@ -125,3 +125,12 @@ def test_a_lane_that_does_not_come_is_a_deadlock(kernels: Any) -> None:
     assert found.fault == "deadlock"
     assert "thread 5 waits for a barrier" in found.text
     assert "threads 6 to 31 wait for the lanes of its warp" in found.text
+
+
+def test_the_portable_switch_does_the_same(kernels: Any, portable_kernels: Any) -> None:
+    for name in ("neighbours", "accumulate", "leave_early", "reduce_sum", "deep_stack"):
+        wanted, found = kernels(name, block=(96, 1, 1)), portable_kernels(name, block=(96, 1, 1))
+        assert found.fault == wanted.fault == "none"
+        assert (found.out == wanted.out).all()
+    assert portable_kernels("half_at_named").fault == "deadlock"
+    assert portable_kernels("neighbours").fault == "none"

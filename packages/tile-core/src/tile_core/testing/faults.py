@@ -31,6 +31,7 @@ from tile_core.passes import lower
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import is_barrier
 from tile_core.passes.pipeline import build_pipeline
+from tile_core.settings import settings
 
 Mutation = Callable[[S.Stmt], S.Stmt]
 
@@ -271,6 +272,18 @@ class PlantedFaults:
         with pytest.raises(errors.EmulatedUnwrittenError, match=r"s\[\d+\], which nothing has written") as raised:
             run(histogram, values, torch.empty(16, dtype=torch.int32), mutation=without_stores(regions.SHARED))
         self._check(raised.value, histogram, "T.atomic_add(s[A[i]], 1)")
+
+    def test_the_setting_turns_checks_on_and_the_pass_config_wins(self) -> None:
+        if self.target is None:
+            pytest.skip("the base class has no target; subclass it")
+        sources = {}
+        for chosen in (None, False):
+            configs = {} if chosen is None else {"tile.emulate_check": chosen}
+            with settings.override(emulate_check=True):
+                kernel = tl.compile(reverse, target=self.target, execution="emulate", pass_configs=configs)
+            sources[chosen] = kernel.get_kernel_source()
+        assert "tile_checks.h" in sources[None]
+        assert "tile_checks.h" not in sources[False]
 
     def test_ordered_updates_order_blocks_and_relaxed_ones_do_not(self, run: Callable[..., None]) -> None:
         values = [torch.zeros(size, dtype=torch.int32) for size in (8, 1, 1)]

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-#if defined(__x86_64__) || defined(__aarch64__)
+// TILE_USE_UCONTEXT chooses the portable way on any machine.
+#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(TILE_USE_UCONTEXT)
 
 extern "C" void tile_switch(void** save, void* load);
 
