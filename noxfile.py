@@ -211,6 +211,15 @@ def docs(session: nox.Session) -> None:
     environment.tool("sphinx-build", "-n", "-W", "--keep-going", "-q", "-d", ".nox/doctrees", "docs", "site")
 
 
+@nox.session(default=False)
+def fuzz(session: nox.Session) -> None:
+    """Judge 2,000 mutated programs: on the CPU against the interpreter, and through the printing of CUDA C++."""
+    Environment(session).group("test").run(
+        *("-m", "tile_core.testing.fuzz", "--target", "cpu", "--printer", "cuda=tile_cuda.printer:CUDA"),
+        *("--count", "2000", "--codes", *session.posargs),
+    )
+
+
 @nox.session(name="bench-cpu", default=False)
 def bench_cpu(session: nox.Session) -> None:
     """Measure the CPU backend against torch."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tile_core.check import scan, scan_text
 from tile_core.check.__main__ import main
+from tile_core.cli.check import command
 
 KERNEL = """
 import tile_core.language as T
@@ -74,6 +77,26 @@ def test_untraced_functions_are_not_looked_at():
     assert scan_text(factory, "factory.py") == []
 
 
+@pytest.mark.parametrize(
+    ("imported", "decorator", "count"),
+    [
+        ("import tile_core.language as L", "L.macro", 1),
+        ("from tile_core import language", "language.prim_func", 1),
+        ("from tile_core.language import prim_func as traced", "traced", 1),
+        ("import tile_core", "tile_core.language.macro", 1),
+        ("import tile_core as tl", "tl.jit(target='cpu')", 1),
+        ("import tile_cuda.language as T", "T.macro", 1),
+        ("import tilelang.language as T", "T.macro", 1),
+        ("from . import T", "T.macro", 1),
+        ("import jax", "jax.jit", 0),
+        ("from numba import jit", "jit", 0),
+        ("import tile_core as tl", "tl.other", 0),
+    ],
+)
+def test_decorators_by_any_import(imported, decorator, count):
+    assert len(scan_text(f"{imported}\n@{decorator}\ndef f(A):\n    yield A\n", "f.py")) == count
+
+
 def test_the_examples_are_clean():
     for path in [
         *(ROOT / "examples").rglob("*.py"),
@@ -95,8 +118,22 @@ def test_the_command(tmp_path, capsys):
     assert f"{bad}:8:13" in shown
     assert "yield A" in shown
     assert main([str(tmp_path / "missing.py")]) == 2
+    capsys.readouterr()
+    assert main(["--json", str(good), str(bad)]) == 1
+    (error,) = json.loads(capsys.readouterr().out)
+    assert (error["file"], error["line"], error["column"], error["code"]) == (str(bad), 8, 13, "TILE-E0103")
+    assert error["message"] and error["remedy"]
     (tmp_path / "no.py").write_text("def (")
     assert main([str(tmp_path / "no.py")]) == 2
+
+
+def test_tile_check(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text(KERNEL.format(body=" " * 12 + "yield A"))
+    done = CliRunner().invoke(command, [str(bad), "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)[0]["code"] == "TILE-E0103"
+    assert CliRunner().invoke(command, []).exit_code == 2
 
 
 def test_scanning_is_light(tmp_path):

@@ -17,7 +17,9 @@ from tile_core.frontend.rewrite_statements import StatementRewriter
 
 __all__ = ["scan", "scan_text"]
 
-_DECORATORS = ("prim_func", "macro", "jit", "inline")
+_DECORATORS = frozenset({"prim_func", "macro", "jit", "inline"})
+_PACKAGES = ("tile_", "tilelang")
+"""Where the decorators come from: this package, its backends, and TileLang, whose programs run here."""
 
 
 def scan(path: str | Path) -> list[TileError]:
@@ -41,16 +43,35 @@ def scan_text(text: str, file: str) -> list[TileError]:
 
 
 def _traced_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    origins = _origins(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and any(_name(each) in _DECORATORS for each in node.decorator_list):
+        names = {_decorator(each, origins) for each in getattr(node, "decorator_list", ())}
+        if isinstance(node, ast.FunctionDef) and names & _DECORATORS:
             is_factory = any(isinstance(inner, ast.FunctionDef) for inner in node.body)
-            if not (is_factory and any(_name(each) == "jit" for each in node.decorator_list)):
+            if not (is_factory and "jit" in names):
                 yield node
 
 
-def _name(decorator: ast.expr) -> str:
+def _origins(tree: ast.Module) -> dict[str, str]:
+    """What the names that a file imports stand for, in full. Relative imports are unknown."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found[alias.asname or alias.name.partition(".")[0]] = alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            found.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    return found
+
+
+def _decorator(decorator: ast.expr, origins: dict[str, str]) -> str:
+    """The name of a decorator of the tile language, however it was imported; empty for another library's."""
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return str(getattr(target, "attr", getattr(target, "id", "")))
+    root, _, rest = ast.unparse(target).partition(".")
+    origin = origins.get(root)
+    if origin is not None and not origin.startswith(_PACKAGES):
+        return ""
+    return f"{origin or root}.{rest}".rstrip(".").rpartition(".")[2]
 
 
 def _refused(function: ast.FunctionDef, file: str) -> list[TileError]:

@@ -19,6 +19,7 @@ from tile_core.errors.plugins import HookResultError
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "cache": "tile_core.cli.cache",
+        "check": "tile_core.cli.check",
         "compile": "tile_core.cli.compile",
         "env": "tile_core.cli.env",
         "errors": "tile_core.cli.errors",

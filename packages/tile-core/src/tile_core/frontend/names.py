@@ -4,54 +4,60 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# Nodes that bind a name which is no `ast.Name`, and the field that holds it.
+_BINDERS: dict[type[ast.AST], str] = {
+    ast.ExceptHandler: "name",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+}
 
 
-class _Assigned(ast.NodeVisitor):
-    def __init__(self) -> None:
-        self.names: dict[str, None] = {}
-        self._inner = 0
+@dataclass
+class Bindings:
+    """The names that a piece of a function binds, in order of first appearance, and whether one is bound by `:=`."""
 
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Store | ast.Del) and not self._inner:
-            self.names[node.id] = None
+    names: dict[str, None] = field(default_factory=dict)
+    has_walrus: bool = False
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        # A walrus in a comprehension binds in the function.
-        self.names[node.target.id] = None
-        self.visit(node.value)
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self.generic_visit(node.args)
+def _scan(node: ast.AST, found: Bindings, inner: bool) -> None:
+    """Add what `node` binds to `found`; `inner` says that it stands in a comprehension."""
+    if isinstance(node, ast.Constant):
+        return
+    if isinstance(node, ast.Name):
+        if not inner and not isinstance(node.ctx, ast.Load):
+            found.names[node.id] = None
+        return
+    _bind(node, found)
+    if isinstance(node, ast.Lambda):
+        node = node.args
+    inner = inner or isinstance(node, _SCOPES)
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, ast.AST):
+                    _scan(item, found, inner)
+        elif isinstance(value, ast.AST):
+            _scan(value, found, inner)
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        if node.name:
-            self.names[node.name] = None
-        self.generic_visit(node)
 
-    def visit_alias(self, node: ast.alias) -> None:
-        self.names[(node.asname or node.name).partition(".")[0]] = None
-
-    def visit_MatchAs(self, node: ast.MatchAs) -> None:
-        if node.name:
-            self.names[node.name] = None
-        self.generic_visit(node)
-
-    def visit_MatchStar(self, node: ast.MatchStar) -> None:
-        if node.name:
-            self.names[node.name] = None
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        if node.rest:
-            self.names[node.rest] = None
-        self.generic_visit(node)
-
-    def generic_visit(self, node: ast.AST) -> None:
-        inner = isinstance(node, _SCOPES)
-        self._inner += inner
-        super().generic_visit(node)
-        self._inner -= inner
+def _bind(node: ast.AST, found: Bindings) -> None:
+    """Add the name that `node` itself binds, if it is more than an `ast.Name`."""
+    if isinstance(node, ast.NamedExpr):
+        # Also in a comprehension, where it binds in the function.
+        found.names[node.target.id] = None
+        found.has_walrus = True
+    elif isinstance(node, ast.alias):
+        found.names[(node.asname or node.name).partition(".")[0]] = None
+    elif type(node) in _BINDERS:
+        bound = getattr(node, _BINDERS[type(node)])
+        if bound:
+            found.names[bound] = None
 
 
 def parameter_names(node: ast.FunctionDef) -> tuple[str, ...]:
@@ -62,9 +68,14 @@ def parameter_names(node: ast.FunctionDef) -> tuple[str, ...]:
     return tuple(argument.arg for argument in (*plain, *extra))
 
 
+def bindings(nodes: Iterable[ast.AST]) -> Bindings:
+    """What `nodes` bind or delete."""
+    found = Bindings()
+    for node in nodes:
+        _scan(node, found, inner=False)
+    return found
+
+
 def assigned_names(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     """The names that `nodes` bind or delete, in order of first appearance."""
-    visitor = _Assigned()
-    for node in nodes:
-        visitor.visit(node)
-    return tuple(visitor.names)
+    return tuple(bindings(nodes).names)

@@ -96,13 +96,15 @@ def _refuse_edited(func: Callable[..., Any], node: ast.FunctionDef) -> None:
     """Refuse a source whose names are not those of the compiled function: the file was edited after it was imported."""
     code = func.__code__
     expected = {*parameter_names(node), *assigned_names(node.body)}
+    # `@` marks what pytest adds to assertions, `.` what Python adds to comprehensions, which from 3.12 share the scope.
+    bound = {name for name in (*code.co_varnames, *code.co_cellvars) if name[0] not in "@."}
+    if expected == bound:
+        return
     inner = list(ast.walk(node))
     comprehensions = (each.target for each in inner if isinstance(each, ast.comprehension))
     declared = {
         each.target.id for each in inner if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     }
-    # `@` marks what pytest adds to assertions, `.` what Python adds to comprehensions, which from 3.12 share the scope.
-    bound = {name for name in (*code.co_varnames, *code.co_cellvars) if name[0] not in "@."}
     if expected - bound - declared or bound - expected - set(assigned_names(comprehensions)):
         raise SourceUnavailableError(
             f"the source of {func.__qualname__} in {code.co_filename} is not what was compiled",

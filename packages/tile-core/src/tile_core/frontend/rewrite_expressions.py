@@ -29,9 +29,10 @@ _WATCHED_BUILTINS = ("bool", "breakpoint", "range")
 class ExpressionRewriter(ast.NodeTransformer):
     """`tracked` are the names whose reads are checked: those that the function assigns."""
 
-    def __init__(self, tracked: Collection[str], refuse: Refuse) -> None:
+    def __init__(self, tracked: Collection[str], refuse: Refuse, *, has_walrus: bool = True) -> None:
         self.tracked = tracked
         self.refuse = refuse
+        self.has_walrus = has_walrus
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """A read of a tracked name is checked."""
@@ -106,6 +107,8 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def refuse_walrus(self, nodes: list[ast.expr], where: str) -> None:
         """Refuse `:=` in an expression that becomes a function of its own, where it would bind another name."""
+        if not self.has_walrus:
+            return
         for root in nodes:
             for node in ast.walk(root):
                 if isinstance(node, ast.NamedExpr):

@@ -17,7 +17,7 @@ from tile_core.errors.frontend import (
     LoopElseError,
     UnsupportedSyntaxError,
 )
-from tile_core.frontend.names import assigned_names, parameter_names
+from tile_core.frontend.names import assigned_names, bindings, parameter_names
 from tile_core.frontend.nodes import (
     TRACER,
     Block,
@@ -76,9 +76,9 @@ class StatementRewriter:
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """The definition rewritten: no decorators, annotations or defaults, which the caller supplies."""
         given = parameter_names(node)
-        assigned = assigned_names(node.body)
-        self._expressions = ExpressionRewriter(frozenset(assigned), self._refuse)
-        unbound = [ast.Name(name, ast.Store()) for name in assigned if name not in given]
+        found = bindings(node.body)
+        self._expressions = ExpressionRewriter(frozenset(found.names), self._refuse, has_walrus=found.has_walrus)
+        unbound = [ast.Name(name, ast.Store()) for name in found.names if name not in given]
         body = self.block(node.body)
         if unbound:
             body.insert(

@@ -10,7 +10,7 @@ import ast
 import linecache
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,11 +114,21 @@ def _functions(text: str, *, fresh: bool = False) -> list[Function]:
                 f"the source text does not parse: {error.msg} (line {error.lineno})",
                 remedy="the file was edited after it was imported; import it again",
             ) from None
-        found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        found = list(_definitions(tree))
         if len(_parsed) >= _KEPT:
             _parsed.clear()
         _parsed[text] = found
     return found
+
+
+def _definitions(node: ast.AST) -> Iterator[Function]:
+    """The functions in a tree. They stand in lists of statements, so expressions are not looked at."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        block = getattr(node, name, None)
+        for child in block if isinstance(block, list) else ():
+            if isinstance(child, Function):
+                yield child
+            yield from _definitions(child)
 
 
 def _first_line(node: Function) -> int:

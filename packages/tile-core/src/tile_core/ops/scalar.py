@@ -104,6 +104,8 @@ SCALARS: Mapping[str, ScalarOp] = {
     )
 }
 
+ASSOCIATIVE = frozenset({"tile.max", "tile.min", "tile.maxnum", "tile.minnum"})
+"""Functions of two operands whose chains may be grouped otherwise, without another result than the sign of a zero."""
 
 CAST = "tile.cast"
 """A conversion to a float with a rounding mode.

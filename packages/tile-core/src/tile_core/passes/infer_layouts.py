@@ -272,7 +272,7 @@ def _deal(units: list[int], block: int, warp: int) -> list[int]:
     counts = [1] * len(units)
     if not units:
         return counts
-    others = prod(units[:-1])
+    others = max(1, prod(units[:-1]))
     if others == 1:
         counts[-1] = min(block, units[-1]) if units[-1] < warp else block
         return counts

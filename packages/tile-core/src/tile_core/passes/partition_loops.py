@@ -77,10 +77,10 @@ def _partition(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> la
     return replace(launch, body=visit.sequence([*head, body]))
 
 
-def _with_flags(scope: ThreadScope, seq: S.SeqStmt) -> S.Stmt:
+def _with_flags(scope: ThreadScope, seq: S.Stmt) -> S.Stmt:
     """The statements with the alignment of each view behind its declaration."""
     stmts: list[S.Stmt] = []
-    for stmt in seq.seq:
+    for stmt in seq.seq if isinstance(seq, S.SeqStmt) else [seq]:
         stmts.append(stmt)
         if isinstance(stmt, S.DeclBuffer):
             stmts += scope.alignment_binds({stmt.buffer})

@@ -94,7 +94,8 @@ def mutated(text: str, rng: random.Random) -> str:
     _shuffle_cases(tree, rng)
     wanted = rng.choices((1, 2, 3, 4), (5, 4, 2, 1))[0]
     kinds, weights = tuple(MUTATIONS), tuple(MUTATIONS.values())
-    while wanted:
+    original = ast.dump(tree)
+    while wanted > 0 or ast.dump(tree) == original:
         if rng.choices(kinds, weights)[0](places(tree), rng):
             wanted -= 1
     return ast.unparse(ast.fix_missing_locations(tree))
