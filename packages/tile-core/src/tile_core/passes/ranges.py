@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
@@ -117,21 +116,49 @@ class Ranges:
 
     def proves(self, condition: ir.Expr) -> bool:
         """Whether `condition` holds for every value that the known ranges allow."""
-        known = visit.mutate(condition, (E.Cast, _cast), (_WRAPPING, self._wrapping))
+        known, _ = self._sound(condition)
         return bool(self.analyzer.can_prove(known) or self.analyzer.can_prove(known, ProofStrength.SYMBOLIC_BOUND))
 
-    def _wrapping(self, expr: Any, mutator: Any) -> ir.Expr:
-        """Arithmetic that may wrap is a value of which nothing but the dtype is known."""
-        return tirx.Var("wrapped", expr.ty) if self.may_wrap(expr) else mutator.default_mutate(expr)
+    def _sound(self, expr: ir.Expr) -> tuple[ir.Expr, bool]:
+        """`expr` with what the analyzer would take for granted replaced by unknown values; whether it reads memory.
+
+        Unknown are arithmetic that may wrap and casts that may change the value. Written as a plain recursion: this
+        runs for every guard, and setting up a structural mutation costs more than walking a short condition.
+        """
+        if isinstance(expr, ir.Var):
+            return expr, expr in self._data
+        if isinstance(expr, _BINARY):
+            a, a_data = self._sound(expr.a)
+            b, b_data = self._sound(expr.b)
+            data = a_data or b_data
+            if not a.same_as(expr.a) or not b.same_as(expr.b):
+                expr = type(expr)(a, b)
+            if isinstance(expr, _WRAPPING) and self._leaves_range(expr, data):
+                return tirx.Var("wrapped", expr.ty), data
+            return expr, data
+        if isinstance(expr, E.Not):
+            a, data = self._sound(expr.a)
+            return (expr if a.same_as(expr.a) else E.Not(a)), data
+        if isinstance(expr, E.Cast):
+            value, data = self._sound(expr.value)
+            if not _keeps_value(expr):
+                return tirx.Var("converted", expr.ty), data
+            return (expr if value.same_as(expr.value) else E.Cast(expr.ty, value)), data
+        if isinstance(expr, E.Select) and self._is_data(expr):
+            return tirx.Var("selected", expr.ty), True
+        return expr, not isinstance(expr, E.IntImm)
 
     def may_wrap(self, expr: ir.Expr) -> bool:
         """Whether arithmetic may leave the range of its dtype.
 
         That of indices does not, by contract. What is computed from memory does, and so does every other dtype.
         """
+        return self._leaves_range(expr, self._is_data(expr))
+
+    def _leaves_range(self, expr: ir.Expr, is_data: bool) -> bool:
         if not _is_index(expr):
             return True
-        if not self._is_data(expr):
+        if not is_data:
             return False
         bound, half = self.analyzer.const_int_bound(expr), 2 ** (int(expr.ty.dtype.bits) - 1)
         return int(bound.min_value) < -half or int(bound.max_value) >= half
@@ -144,15 +171,15 @@ class Ranges:
         return self.proves(E.Not(condition))
 
 
-_WRAPPING = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod)
+_WRAPPING = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.LShift)
+_BITWISE = (E.RShift, E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor)
+_BINARY = (*_WRAPPING, *_BITWISE, E.Min, E.Max, E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or)
 
 
-def _cast(cast: E.Cast, mutator: Any) -> ir.Expr:
-    """A cast that may change the value is an unknown value; the analyzer takes every cast to keep it."""
+def _keeps_value(cast: E.Cast) -> bool:
+    """Whether a cast gives the value that it got; the analyzer takes every cast to."""
     source, target = cast.value.ty.dtype, cast.ty.dtype
-    if _holds(str(target), int(target.bits), str(source), int(source.bits)) or is_index_arithmetic(cast):
-        return mutator.default_mutate(cast)
-    return tirx.Var("converted", cast.ty)
+    return _holds(str(target), int(target.bits), str(source), int(source.bits)) or is_index_arithmetic(cast)
 
 
 def _holds(target: str, target_bits: int, source: str, source_bits: int) -> bool:

@@ -11,8 +11,9 @@ A `let` in a branch of `if_then_else` may not be evaluated outside of it: such a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -41,18 +42,17 @@ class HoistLets:
         return func.with_body(_Hoister(_sizes(func.body)).statement(func.body), func.span)
 
 
-@dataclass
-class _Prefix:
-    """Statements that go in front of the one whose expressions are being rewritten."""
-
-    stmts: list[S.Stmt] = field(default_factory=list)
+Rewrite = Callable[[Callable[[ir.Expr], ir.Expr]], S.Stmt]
 
 
 class _Hoister:
+    """One mutation of the whole body; `_prefix` collects what goes in front of the statement at hand."""
+
     def __init__(self, sizes: set[ir.Var]) -> None:
         self._in_types = sizes
         self._values: dict[ir.Var, ir.Expr] = {}
         self._sizes: dict[ir.Var, int] = {}
+        self._prefix: list[S.Stmt] = []
 
     def statement(self, stmt: S.Stmt) -> S.Stmt:
         return visit.mutate(
@@ -64,81 +64,87 @@ class _Hoister:
             (S.IfThenElse, self._branch),
             (S.For, self._loop),
             (S.AssertStmt, self._assertion),
+            (E.Let, self._let),
+            (ir.Call, self._call),
             (ir.Var, lambda var, _: self._values.get(var, var)),
         )
+
+    @contextmanager
+    def _collecting(self) -> Iterator[list[S.Stmt]]:
+        """A prefix of its own for a statement or a branch."""
+        outer, self._prefix = self._prefix, []
+        yield self._prefix
+        self._prefix = outer
+
+    def _prefixed(self, stmt: S.Stmt, mutator: Any, rewrite: Rewrite) -> S.Stmt:
+        with self._collecting() as prefix:
+            rewritten = rewrite(mutator.mutate)
+        return visit.sequence([*prefix, rewritten], stmt.span)
 
     def _sequence(self, seq: S.SeqStmt, mutator: Any) -> S.Stmt:
         return visit.sequence([mutator.mutate(stmt) for stmt in seq.seq], seq.span)
 
-    def _bind(self, stmt: S.Bind, _mutator: Any) -> S.Stmt:
-        prefix = _Prefix()
-        value = self._expression(stmt.value, prefix)
-        if self._stays_bound(stmt.var, value):
-            prefix.stmts.append(S.Bind(stmt.var, value, stmt.span))
-        else:
-            self._put(stmt.var, value, prefix)
-        return visit.sequence(prefix.stmts, stmt.span)
+    def _bind(self, stmt: S.Bind, mutator: Any) -> S.Stmt:
+        with self._collecting() as prefix:
+            value = mutator.mutate(stmt.value)
+            if self._stays_bound(stmt.var, value):
+                prefix.append(S.Bind(stmt.var, value, stmt.span))
+            else:
+                self._put(stmt.var, value)
+        return visit.sequence(prefix, stmt.span)
 
-    def _store(self, store: S.BufferStore, _mutator: Any) -> S.Stmt:
+    def _store(self, store: S.BufferStore, mutator: Any) -> S.Stmt:
         def rewrite(of: Callable[[ir.Expr], ir.Expr]) -> S.Stmt:
             return rebuild.store(store, value=of(store.value), indices=[of(index) for index in store.indices])
 
-        return self._prefixed(store, rewrite)
+        return self._prefixed(store, mutator, rewrite)
 
-    def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
-        return self._prefixed(stmt, lambda of: S.Evaluate(of(stmt.value), stmt.span))
+    def _evaluate(self, stmt: S.Evaluate, mutator: Any) -> S.Stmt:
+        return self._prefixed(stmt, mutator, lambda of: S.Evaluate(of(stmt.value), stmt.span))
 
     def _branch(self, branch: S.IfThenElse, mutator: Any) -> S.Stmt:
         then = mutator.mutate(branch.then_case)
         otherwise = None if branch.else_case is None else mutator.mutate(branch.else_case)
-        return self._prefixed(branch, lambda of: S.IfThenElse(of(branch.condition), then, otherwise, branch.span))
+        return self._prefixed(
+            branch, mutator, lambda of: S.IfThenElse(of(branch.condition), then, otherwise, branch.span)
+        )
 
     def _loop(self, loop: S.For, mutator: Any) -> S.Stmt:
         body = mutator.mutate(loop.body)
-        return self._prefixed(loop, lambda of: rebuild.loop(loop, min=of(loop.min), extent=of(loop.extent), body=body))
-
-    def _assertion(self, stmt: S.AssertStmt, _mutator: Any) -> S.Stmt:
         return self._prefixed(
-            stmt, lambda of: S.AssertStmt(of(stmt.condition), stmt.error_kind, list(stmt.message_parts), stmt.span)
+            loop, mutator, lambda of: rebuild.loop(loop, min=of(loop.min), extent=of(loop.extent), body=body)
         )
 
-    def _prefixed(self, stmt: S.Stmt, rewrite: Callable[[Callable[[ir.Expr], ir.Expr]], S.Stmt]) -> S.Stmt:
-        prefix = _Prefix()
-        rewritten = rewrite(lambda expr: self._expression(expr, prefix))
-        return visit.sequence([*prefix.stmts, rewritten], stmt.span)
+    def _assertion(self, stmt: S.AssertStmt, mutator: Any) -> S.Stmt:
+        def rewrite(of: Callable[[ir.Expr], ir.Expr]) -> S.Stmt:
+            return S.AssertStmt(of(stmt.condition), stmt.error_kind, list(stmt.message_parts), stmt.span)
 
-    def _expression(self, expr: ir.Expr, prefix: _Prefix) -> ir.Expr:
-        return visit.mutate(
-            expr,
-            (E.Let, lambda let, mutator: self._let(let, mutator, prefix)),
-            (ir.Call, lambda call, mutator: self._call(call, mutator, prefix)),
-            (ir.Var, lambda var, _: self._values.get(var, var)),
-        )
+        return self._prefixed(stmt, mutator, rewrite)
 
-    def _let(self, let: E.Let, mutator: Any, prefix: _Prefix) -> ir.Expr:
-        if let.var not in self._values or not _is_cell_of(self._values[let.var], prefix):
-            self._put(let.var, mutator.mutate(let.value), prefix)
+    def _let(self, let: E.Let, mutator: Any) -> ir.Expr:
+        if let.var not in self._values or not _is_cell_of(self._values[let.var], self._prefix):
+            self._put(let.var, mutator.mutate(let.value))
         return mutator.mutate(let.body)
 
-    def _call(self, call: ir.Call, mutator: Any, prefix: _Prefix) -> ir.Expr:
+    def _call(self, call: ir.Call, mutator: Any) -> ir.Expr:
         chooses = isinstance(call.op, ir.Op) and call.op.name == IF_THEN_ELSE
         if not chooses or not any(visit.collect(side, E.Let) for side in call.args[1:]):
             return mutator.default_mutate(call)
         condition = mutator.mutate(call.args[0])
         result = _cell("chosen", call.ty)
-        prefix.stmts.append(_declared(result))
+        self._prefix.append(_declared(result))
         sides = []
         for side in call.args[1:]:
-            inner = _Prefix()
-            inner.stmts.append(_assigned(result, self._expression(side, inner)))
-            sides.append(visit.sequence(inner.stmts))
-        prefix.stmts.append(S.IfThenElse(condition, *sides))
+            with self._collecting() as inner:
+                inner.append(_assigned(result, mutator.mutate(side)))
+            sides.append(visit.sequence(inner))
+        self._prefix.append(S.IfThenElse(condition, *sides))
         return _read(result, call.ty)
 
-    def _put(self, var: ir.Var, value: ir.Expr, prefix: _Prefix) -> None:
+    def _put(self, var: ir.Var, value: ir.Expr) -> None:
         """Keep `value` in a cell that stands for `var` from here on."""
         cell = _cell(str(var.name), value.ty)
-        prefix.stmts += [_declared(cell), _assigned(cell, value)]
+        self._prefix += [_declared(cell), _assigned(cell, value)]
         self._values[var] = _read(cell, value.ty)
 
     def _stays_bound(self, var: ir.Var, value: ir.Expr) -> bool:
@@ -166,9 +172,9 @@ def _sizes(body: S.Stmt) -> set[ir.Var]:
     return {var for part in parts for var in visit.collect(part, ir.Var)}
 
 
-def _is_cell_of(value: ir.Expr, prefix: _Prefix) -> bool:
+def _is_cell_of(value: ir.Expr, prefix: list[S.Stmt]) -> bool:
     """Whether `value` is a cell that was declared for the statement at hand: an expression that occurs twice."""
-    declared = [stmt.buffer for stmt in prefix.stmts if isinstance(stmt, S.AllocBuffer)]
+    declared = [stmt.buffer for stmt in prefix if isinstance(stmt, S.AllocBuffer)]
     loaded = value.a if isinstance(value, E.NE) else value
     return isinstance(loaded, ir.TensorLoad) and any(loaded.source.same_as(buffer) for buffer in declared)
 
