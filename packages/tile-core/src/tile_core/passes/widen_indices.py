@@ -2,7 +2,8 @@
 
 Index arithmetic is int32 unless the author says otherwise. Where an axis is, or may be, so long that an index of it
 does not fit, or that the block just beyond its end does not, the whole index expression is computed in int64 from its
-variables on: a cast of the int32 result would come too late.
+variables on: a cast of the int32 result would come too late. The same holds for an index with a huge constant or a
+shift, which may leave int32 and the tensor at once.
 """
 
 from __future__ import annotations
@@ -57,7 +58,19 @@ class _Widener:
 
     def _indices(self, buffer: ir.Var, indices: Any) -> list[ir.Expr]:
         pairs = zip(indices, buffer.shape, strict=True)
-        return [self._wide(index) if self._is_long(extent) else index for index, extent in pairs]
+        return [
+            self._wide(index) if self._is_long(extent) or self._is_steep(index) else index for index, extent in pairs
+        ]
+
+    def _is_steep(self, index: ir.Expr) -> bool:
+        """Whether an index holds a huge constant or a shift, so that it may leave int32 however short the axis."""
+        if isinstance(index, E.IntImm):
+            return abs(int(index.value)) > self._limit
+        if isinstance(index, ir.Var) and index in self._values:
+            return self._is_steep(self._values[index])
+        if isinstance(index, _ARITHMETIC):
+            return self._is_steep(index.a) or self._is_steep(index.b)
+        return isinstance(index, E.LShift)
 
     def _is_long(self, extent: ir.Expr) -> bool:
         size = constant(extent)
@@ -69,10 +82,10 @@ class _Widener:
             return index
         if isinstance(index, E.IntImm):
             return E.IntImm("int64", index.value)
-        if isinstance(index, _ARITHMETIC):
+        if isinstance(index, (*_ARITHMETIC, E.LShift)):
             return type(index)(self._wide(index.a), self._wide(index.b))
         if isinstance(index, ir.Var) and index in self._values:
             value = self._values[index]
-            if isinstance(value, _ARITHMETIC):
+            if isinstance(value, (*_ARITHMETIC, E.LShift)):
                 return self._wide(value)
         return E.Cast("int64", index)

@@ -1,0 +1,31 @@
+"""Indices that leave int32 and the tensor at once read the safe value; they neither wrap nor crash."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+
+
+@pytest.mark.parametrize("kind", ["product", "shift"])
+def test_an_index_beyond_int32_is_outside(kind: str) -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((96,), T.float32), Y: T.Tensor((8, 48), T.float32)):
+        with T.Kernel(8, threads=128) as b:
+            for j in T.Parallel(48):
+                if kind == "shift":
+                    Y[b, j] = X[b * 48 << j]
+                else:
+                    Y[b, j] = X[b * 2147483647 + j]
+
+    x, y = torch.arange(1.0, 97.0), torch.full((8, 48), float("nan"))
+    tl.compile(kernel, target="cpu")(x, y)
+    expected = torch.zeros(8, 48)
+    for b in range(8):
+        for j in range(48):
+            index = b * 48 << j if kind == "shift" else b * 2147483647 + j
+            if index < 96:
+                expected[b, j] = x[index]
+    assert torch.equal(y, expected)
