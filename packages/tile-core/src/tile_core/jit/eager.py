@@ -25,7 +25,7 @@ from tile_core.errors.runtime import (
     MissingArgumentError,
 )
 from tile_core.jit.compile import compile as compile_program
-from tile_core.jit.facts import describe
+from tile_core.jit.facts import any_lazy_sign, describe
 from tile_core.jit.freeze import freeze
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class EagerMode:
         """
         last = self._last
         plain = not keywords and len(arguments) == self._plain
-        if last is None or not plain:
+        if last is None or not plain or any_lazy_sign(arguments):
             return self._slow(arguments, keywords, plain=plain)
         try:
             return last.attempt(*arguments)

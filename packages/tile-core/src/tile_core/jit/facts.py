@@ -46,6 +46,15 @@ def describe(value: Any) -> Facts | None:
     return None
 
 
+def any_lazy_sign(arguments: tuple[Any, ...]) -> bool:
+    """Whether an argument is a torch view whose elements are the negatives of what lies in memory.
+
+    Nothing in the memory says so: such a view must be found before its address is handed on.
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and any(isinstance(value, torch.Tensor) and value.is_neg() for value in arguments)
+
+
 def _describe_torch(torch: Any, value: Any) -> Facts:
     if value.layout is not torch.strided or value.is_nested or value.is_quantized:
         raise ArgumentLayoutError("it is sparse, nested or quantised, which is not plain memory")

@@ -26,6 +26,7 @@ from tile_core.errors.runtime import (
 from tile_core.jit.adapt import adapt
 from tile_core.jit.arguments import check
 from tile_core.jit.artifact import Artifact, CompileRequest
+from tile_core.jit.facts import any_lazy_sign
 from tile_core.jit.footprint import footprint
 from tile_core.jit.host import ArgumentRefused
 from tile_core.jit.outputs import Outputs
@@ -144,6 +145,14 @@ class JITKernel:
         """Run the kernel; see the class."""
         if keywords:
             raise self._keyword_error(keywords)
+        try:
+            # Written out here: a call of a helper would cost as much as the question.
+            for value in arguments:
+                if value.is_neg():
+                    self._check(arguments)
+        except AttributeError:  # arguments that are no torch tensors
+            if any_lazy_sign(arguments):
+                self._check(arguments)
         try:
             return self._invoke(*arguments)
         except Exception as error:

@@ -1,0 +1,42 @@
+"""Views whose sign torch applies lazily are refused: their memory holds the negatives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+from tile_core.errors import ArgumentLayoutError
+
+
+@T.prim_func
+def copy(A: T.Tensor((4,), T.float32), B: T.Tensor((4,), T.float32)):
+    with T.Kernel(1, threads=32):
+        T.copy(A, B)
+
+
+@tl.jit(target="cpu")
+def eager(A):
+    n = T.const("n")
+    A: T.Tensor((n,), T.float32)
+    B = T.empty((n,), T.float32)
+    with T.Kernel(1, threads=32):
+        T.copy(A, B)
+    return B
+
+
+def test_neither_as_input_nor_as_output() -> None:
+    kernel = tl.compile(copy, target="cpu")
+    plain, negative = torch.ones(4), torch._neg_view(torch.ones(4))
+    for arguments in ((negative, plain), (plain, negative)):
+        with pytest.raises(ArgumentLayoutError, match="negative"):
+            kernel(*arguments)
+    assert torch.equal(plain, torch.ones(4))
+
+
+def test_eager_functions_refuse_them_too() -> None:
+    for _ in range(2):
+        assert torch.equal(eager(torch.ones(4)), torch.ones(4))
+        with pytest.raises(ArgumentLayoutError, match="negative"):
+            eager(torch._neg_view(torch.ones(4)))
