@@ -31,6 +31,14 @@ def whole(buffer: ir.Var) -> ir.TensorRegion:
     return region(buffer, zeros, list(buffer.shape))
 
 
+def is_whole(region: ir.TensorRegion) -> bool:
+    """Whether a region is all of a buffer of constant extents."""
+    return all(
+        constant(axis.min) == 0 and constant(axis.extent) is not None and constant(axis.extent) == constant(extent)
+        for axis, extent in zip(region.region, region.source.shape, strict=True)
+    )
+
+
 def constant(value: object) -> int | None:
     """The Python int behind an integer constant, else `None`."""
     if isinstance(value, int):

@@ -10,7 +10,9 @@ from tvm import ir
 
 from tile_core.ir import regions
 from tile_core.ir.regions import constant
+from tile_core.layouts.digits import AxisDigits, Digit, extent_of
 from tile_core.passes.accesses import Access, accesses
+from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.nests import ParallelNest, Program
 
 
@@ -40,12 +42,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Group:
-    """Members that are mapped together. `extents` are those of the classes, the fastest last."""
+    """Members that are mapped together. `extents` are those of the classes, the fastest last.
+
+    `digits` are what matrix instructions prescribe for the classes, `None` where the group is free.
+    """
 
     extents: tuple[Any, ...]
     nests: tuple[Nest, ...]
     fragments: tuple[Node, ...]
     has_reduction: bool
+    digits: tuple[AxisDigits, ...] | None = None
 
     @property
     def members(self) -> tuple[Nest | Node, ...]:
@@ -84,6 +90,8 @@ class _Union:
 
 
 Axis = tuple[str, int, int]
+OUTER = 9
+"""The rank of register digits that come after all that instructions prescribe."""
 
 
 def projection(access: Access, nest: ParallelNest) -> list[int | None] | None:
@@ -124,16 +132,20 @@ class _Grouping:
         self._accesses = [tuple(accesses(nest.body)) for nest in program.nests]
         self._axes, self._members = _Union(), _Union()
         self._refused: set[ir.Var] = set()
+        self._prescribed: list[tuple[Axis, AxisDigits]] = []
 
     def result(self) -> tuple[list[Group], frozenset[ir.Var]]:
         for number, nest in enumerate(self._program.nests):
             self._tie_nest(number, nest)
+        for product in self._program.products:
+            self._tie_product(product)
         for reduction in self._program.reductions:
             self._tie_reduction(reduction.src, reduction.dst, reduction.kept)
         self._check_block_accesses()
         self._refused |= {buffer for buffer in self._program.viewed if buffer in self._number}
         if not self._refused:
             self._check_classes()
+            self._check_prescriptions()
         if self._refused:
             return [], frozenset(self._refused)
         return [self._group(members) for members in self._components()], frozenset()
@@ -159,6 +171,49 @@ class _Grouping:
             self._axes.find(("fragment", a, axis))
         for from_axis, to_axis in kept:
             self._axes.join(("fragment", a, from_axis), ("fragment", b, to_axis))
+
+    def _tie_product(self, product: MatrixProduct) -> None:
+        """The fragments of a product share their rows; every axis of theirs is prescribed."""
+        first = product.held[0].buffer
+        for held in product.held:
+            rank = len(held.buffer.shape)
+            mine = ("fragment", self._number[held.buffer])
+            self._members.join(("fragment", self._number[first]), mine)
+            self._axes.join(("fragment", self._number[first], len(first.shape) - 2), (*mine, rank - 2))
+            self._prescribed.append(((*mine, rank - 2), held.rows))
+            self._prescribed.append(((*mine, rank - 1), held.columns))
+
+    def _digits(self, roots: list[Hashable], extents: tuple[Any, ...]) -> tuple[AxisDigits, ...] | None:
+        """What is prescribed for the classes; an axis that no instruction knows stays whole in every thread."""
+        found = {self._axes.find(axis): digits for axis, digits in self._prescribed}
+        if not any(root in found for root in roots):
+            return None
+        return tuple(found.get(root, (Digit(extent, rank=OUTER),)) for root, extent in zip(roots, extents, strict=True))
+
+    def _check_prescriptions(self) -> None:
+        """A class has one prescription and no more indices than that numbers."""
+        found: dict[Hashable, AxisDigits] = {}
+        for axis, digits in self._prescribed:
+            root = self._axes.find(axis)
+            fits = found.setdefault(root, digits) == digits and all(
+                isinstance(extent, int) and extent <= extent_of(digits) for extent in self._extents_of(root)
+            )
+            if not fits:
+                self._refused.add(self._fragments[axis[1]])
+
+    def _extents_of(self, root: Hashable) -> list[Any]:
+        nests = [
+            extent
+            for number, nest in enumerate(self._program.nests)
+            for axis, extent in enumerate(nest.extents)
+            if self._axes.find(("nest", number, axis)) == root
+        ]
+        return nests + [
+            constant(extent)
+            for number, buffer in enumerate(self._fragments)
+            for axis, extent in enumerate(buffer.shape)
+            if self._axes.find(("fragment", number, axis)) == root
+        ]
 
     def _check_block_accesses(self) -> None:
         for access in self._program.block_accesses:
@@ -210,11 +265,13 @@ class _Grouping:
                 found = (order.get(self._axes.find(("fragment", number, axis))) for axis in range(len(buffer.shape)))
                 classes = tuple(value for value in found if value is not None)
                 fragments.append(Node(buffer, classes, buffer in scalars))
+        extents = tuple(self._extent(root, members) for root in roots)
         return Group(
-            extents=tuple(self._extent(root, members) for root in roots),
+            extents=extents,
             nests=tuple(nests),
             fragments=tuple(fragments),
             has_reduction=any(node.buffer in reduced for node in fragments),
+            digits=self._digits(roots, extents),
         )
 
     def _member_axes(self, member: tuple[str, int]) -> list[tuple[Hashable, Any]]:

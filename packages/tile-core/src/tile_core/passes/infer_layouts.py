@@ -20,7 +20,7 @@ The decision is `context.state["infer_layouts"]`, a `Plan`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -31,10 +31,13 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.views import viewed
+from tile_core.layouts.digits import DigitMapping, extent_of
 from tile_core.layouts.mapping import FlatMapping, Mapping, SplitMapping
 from tile_core.passes.accesses import Access, lane_stride, offset, substitute, uses, vector_width
 from tile_core.passes.axis_groups import Group, Nest, Node, group_nodes
 from tile_core.passes.base import PassContext
+from tile_core.passes.matrix import MatrixUnits, Multiplier
 from tile_core.passes.nests import collect_program
 
 
@@ -67,23 +70,24 @@ class Plan:
     """What was decided for one function.
 
     `nests`: by outermost loop variable. `fragments`: those in registers; `groups`: the threads of their groups, where
-    they are mapped axis by axis. `shared`: fragments that live in shared memory.
+    they are mapped axis by axis. `shared`: fragments that live in shared memory; `elsewhere`: these, and tiles of
+    several names.
     """
 
     nests: dict[ir.Var, NestPlan] = field(default_factory=dict)
     fragments: dict[ir.Var, Placement] = field(default_factory=dict)
     groups: dict[ir.Var, GroupThreads] = field(default_factory=dict)
     shared: list[ir.Var] = field(default_factory=list)
+    elsewhere: set[ir.Var] = field(default_factory=set)
     shifts: dict[ir.Var, Shift] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class GroupThreads:
-    """The threads of a group: of each axis class its extent, threads, stride and lanes, by class number."""
+    """The threads of a group: of each axis class its extent, thread digits (count, stride) and lanes, by number."""
 
     extents: tuple[int, ...]
-    threads: tuple[int, ...]
-    strides: tuple[int, ...]
+    digits: tuple[tuple[tuple[int, int], ...], ...]
     lanes: tuple[int, ...]
     used: int
     block: int
@@ -94,25 +98,28 @@ class InferLayouts:
     """See the module."""
 
     name: ClassVar[str] = "infer_layouts"
+    units: MatrixUnits | None = None
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """`func` as it is; the plan goes into the context's state."""
         plan = Plan()
         for stmt in launch_ir.launches(func.body):
             launch = launch_ir.from_stmt(stmt)
-            _plan_launch(plan, launch, context.capabilities)
+            _plan_launch(plan, launch, context.capabilities, self.units)
         context.state[self.name] = plan
         context.report["fragments_in_shared"] = [str(buffer.name) for buffer in plan.shared]
         return func
 
 
-def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any) -> None:
+def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any, units: MatrixUnits | None) -> None:
     body, threads = launch.body, prod(launch.threads)
     changing = _changing(launch)
     # Memory that has two names is addressed, so neither is in registers.
-    shared: set[ir.Var] = {declared.buffer for declared in visit.collect(body, S.DeclBuffer)}
+    views = visit.collect(body, S.DeclBuffer)
+    shared: set[ir.Var] = {declared.buffer for declared in views}.union(*map(viewed, views))
+    multiplier = Multiplier(units, threads, capabilities)
     while True:
-        program = collect_program(body, frozenset(shared))
+        program = collect_program(body, frozenset(shared), multiplier)
         groups, refused = group_nodes(program, frozenset(shared))
         settled = [_Settled(group, threads, capabilities, changing) for group in groups]
         refused |= {node.buffer for group in settled for node in group.uniform_but_spare()}
@@ -121,6 +128,7 @@ def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any) -> Non
         shared |= refused
     for group in settled:
         group.record(plan)
+    plan.elsewhere |= shared
     plan.shared.extend(buffer for buffer in program.fragments if buffer in shared)
 
 
@@ -141,10 +149,10 @@ class _Settled:
         self._analyzer = Analyzer()
         self._vector_bytes = capabilities.vector_bytes
         self._warp = capabilities.warp_size
-        self._flat = group.is_uniform
-        self._vector = self._width()
-        self._shift = self._find_shift()
-        self._threads = None if self._flat else self._assign()
+        self._flat = group.is_uniform and group.digits is None
+        self._vector = self._width() if group.digits is None else 1
+        self._shift = self._find_shift() if group.digits is None else None
+        self._threads = None if self._flat else self._prescribed() if group.digits is not None else self._assign()
 
     def _width(self) -> int:
         """The widest vector that suits the accesses of every nest and leaves no thread idle for its sake."""
@@ -211,7 +219,19 @@ class _Settled:
         for axis in reversed(range(len(counts))):
             strides[axis] = total
             total *= counts[axis]
-        return GroupThreads(extents, tuple(counts), tuple(strides), lanes, total, self._block)
+        digits = tuple(((count, stride),) for count, stride in zip(counts, strides, strict=True))
+        return GroupThreads(extents, digits, lanes, total, self._block)
+
+    def _prescribed(self) -> GroupThreads:
+        """The threads that matrix instructions ask for."""
+        assert self._group.digits is not None
+        digits = tuple(
+            tuple((digit.count, digit.stride) for digit in axis if digit.stride is not None)
+            for axis in self._group.digits
+        )
+        lanes = tuple(axis[0].count if axis[0].lane else 1 for axis in self._group.digits)
+        extents = tuple(extent_of(axis) for axis in self._group.digits)
+        return GroupThreads(extents, digits, lanes, self._block, self._block)
 
     def uniform_but_spare(self) -> list[Node]:
         """Fragments that every thread reads as a scalar, in a group that leaves some threads without a copy."""
@@ -237,16 +257,25 @@ class _Settled:
         if self._threads is None:
             return FlatMapping(extents or (1,), self._block, self._vector, self._shift_var if extents else None)
         threads = self._threads
+        if self._group.digits is not None:
+            return self._digit_mapping(node.classes)
         has_lanes = bool(node.classes) and node.classes[-1] == len(threads.extents) - 1
         return SplitMapping(
             extents=extents,
-            axis_threads=tuple(threads.threads[number] for number in node.classes),
-            strides=tuple(threads.strides[number] for number in node.classes),
+            axis_threads=tuple(threads.digits[number][0][0] for number in node.classes),
+            strides=tuple(threads.digits[number][0][1] for number in node.classes),
             used=threads.used,
             threads=self._block,
             vector=self._vector if has_lanes else 1,
             shift=self._shift_var if has_lanes else None,
         )
+
+    def _digit_mapping(self, classes: tuple[int, ...]) -> DigitMapping:
+        """Lanes are a vector only along the last axis; along others they are steps like the rest."""
+        assert self._group.digits is not None
+        axes = [self._group.digits[number] for number in classes]
+        inner = (tuple(replace(digit, lane=False) for digit in axis) for axis in axes[:-1])
+        return DigitMapping((*inner, *axes[-1:]), self._block, self._block)
 
     @property
     def _shift_var(self) -> ir.Var | None:
@@ -257,9 +286,7 @@ class _Settled:
             return ()
         missing = set(range(len(self._threads.extents))) - set(nest.classes)
         return tuple(
-            (self._threads.strides[number], self._threads.threads[number])
-            for number in sorted(missing)
-            if self._threads.threads[number] > 1
+            (stride, count) for number in sorted(missing) for count, stride in self._threads.digits[number] if count > 1
         )
 
 

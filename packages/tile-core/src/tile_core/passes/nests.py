@@ -14,6 +14,7 @@ from tile_core.ir.views import viewed
 from tile_core.ops.base import OpCall, view
 from tile_core.passes.accesses import Access, accesses
 from tile_core.passes.mark_reductions import REDUCTION
+from tile_core.passes.matrix import MatrixProduct, Multiplier, is_matrix
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,16 @@ class Program:
     fragments: list[ir.Var] = field(default_factory=list)
     block_accesses: list[Access] = field(default_factory=list)
     viewed: list[ir.Var] = field(default_factory=list)
+    products: list[MatrixProduct] = field(default_factory=list)
+
+
+FOREIGN = "tile.foreign"
+"""Attribute around statements that are already the program of one thread, run by threads that the block lends out."""
+
+
+def is_foreign(stmt: S.Stmt) -> bool:
+    """Whether a statement is no part of what the block's threads do together."""
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == FOREIGN
 
 
 def reduction_call(stmt: S.AttrStmt) -> OpCall:
@@ -93,7 +104,7 @@ def direct_reduction(stmt: S.AttrStmt, shared: frozenset[ir.Var]) -> MarkedReduc
     call = reduction_call(stmt)
     src, dst = call.region("src"), call.region("dst")
     for region in (src, dst):
-        if regions.scope(region.source) != regions.FRAGMENT or region.source in shared or not _is_whole(region):
+        if regions.scope(region.source) != regions.FRAGMENT or region.source in shared or not regions.is_whole(region):
             return None
     axis = int(call.attrs["dim"]) % len(src.region)
     kept_axes = [number for number in range(len(src.region)) if number != axis]
@@ -102,40 +113,41 @@ def direct_reduction(stmt: S.AttrStmt, shared: frozenset[ir.Var]) -> MarkedReduc
     return MarkedReduction(src.source, dst.source, kept)
 
 
-def _is_whole(region: ir.TensorRegion) -> bool:
-    return all(
-        constant(axis.min) == 0 and constant(axis.extent) is not None and constant(axis.extent) == constant(extent)
-        for axis, extent in zip(region.region, region.source.shape, strict=True)
-    )
-
-
-def collect_program(body: S.Stmt, shared: frozenset[ir.Var]) -> Program:
+def collect_program(body: S.Stmt, shared: frozenset[ir.Var], multiplier: Multiplier) -> Program:
     """The program under `body`, given the fragments that are already known to live in shared memory."""
-    program = Program()
-    _collect(body, shared, program)
-    return program
+    collector = _Collector(shared, multiplier, Program())
+    collector.collect(body)
+    return collector.program
 
 
-def _collect(stmt: S.Stmt, shared: frozenset[ir.Var], program: Program) -> None:
-    if isinstance(stmt, S.AllocBuffer):
-        if regions.scope(stmt.buffer) == regions.FRAGMENT:
-            program.fragments.append(stmt.buffer)
-    elif isinstance(stmt, S.DeclBuffer):
-        program.viewed.extend(viewed(stmt))
-    elif is_parallel(stmt):
-        program.nests.append(parallel_nest(stmt))
-    elif is_reduction(stmt) and (direct := direct_reduction(stmt, shared)) is not None:
-        program.reductions.append(direct)
-    else:
-        _collect_others(stmt, shared, program)
+@dataclass
+class _Collector:
+    shared: frozenset[ir.Var]
+    multiplier: Multiplier
+    program: Program
 
+    def collect(self, stmt: S.Stmt) -> None:
+        program = self.program
+        if isinstance(stmt, S.AllocBuffer):
+            if regions.scope(stmt.buffer) == regions.FRAGMENT:
+                program.fragments.append(stmt.buffer)
+        elif isinstance(stmt, S.DeclBuffer):
+            program.viewed.extend(viewed(stmt))
+        elif is_parallel(stmt):
+            program.nests.append(parallel_nest(stmt))
+        elif is_reduction(stmt) and (direct := direct_reduction(stmt, self.shared)) is not None:
+            program.reductions.append(direct)
+        elif is_matrix(stmt) and (product := self.multiplier.product(stmt, self.shared)) is not None:
+            program.products.append(product)
+        elif not is_foreign(stmt):
+            self._others(stmt)
 
-def _collect_others(stmt: S.Stmt, shared: frozenset[ir.Var], program: Program) -> None:
-    inner = visit.children(stmt)
-    if not inner:
-        program.block_accesses.extend(accesses(stmt))
-    for name in ("condition", "min", "extent", "value"):
-        if inner and (expr := getattr(stmt, name, None)) is not None:
-            program.block_accesses.extend(accesses(expr))
-    for child in inner:
-        _collect(child, shared, program)
+    def _others(self, stmt: S.Stmt) -> None:
+        inner = visit.children(stmt)
+        if not inner:
+            self.program.block_accesses.extend(accesses(stmt))
+        for name in ("condition", "min", "extent", "value"):
+            if inner and (expr := getattr(stmt, name, None)) is not None:
+                self.program.block_accesses.extend(accesses(expr))
+        for child in inner:
+            self.collect(child)

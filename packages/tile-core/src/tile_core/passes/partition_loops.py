@@ -25,7 +25,15 @@ from tile_core.passes.accesses import uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
-from tile_core.passes.nests import direct_reduction, is_parallel, is_reduction, parallel_nest, reduction_call
+from tile_core.passes.matrix import MatrixUnits, Multiplier, is_matrix
+from tile_core.passes.nests import (
+    direct_reduction,
+    is_foreign,
+    is_parallel,
+    is_reduction,
+    parallel_nest,
+    reduction_call,
+)
 from tile_core.passes.thread_nests import emit_nest
 from tile_core.passes.thread_reducers import reducer_statement
 from tile_core.passes.thread_reductions import emit_reduction
@@ -37,6 +45,7 @@ class PartitionLoops:
     """See the module."""
 
     name: ClassVar[str] = "partition_loops"
+    units: MatrixUnits | None = None
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
@@ -45,12 +54,14 @@ class PartitionLoops:
         def partition(loop: S.For, mutator: object) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)  # type: ignore[attr-defined]
-            return _partition(launch_ir.from_stmt(loop), plan, context).to_stmt()
+            return _partition(launch_ir.from_stmt(loop), plan, context, self.units).to_stmt()
 
         return func.with_body(visit.mutate(func.body, (S.For, partition)), func.span)
 
 
-def _partition(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> launch_ir.Launch:
+def _partition(
+    launch: launch_ir.Launch, plan: Plan, context: PassContext, units: MatrixUnits | None
+) -> launch_ir.Launch:
     x, y, z = launch.thread_vars
     nx, ny, _nz = launch.threads
     single = launch.threads[1:] == (1, 1)
@@ -63,7 +74,8 @@ def _partition(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> la
         vector_bytes=context.capabilities.vector_bytes,
         thread_vars=launch.thread_vars,
     )
-    body = _Block(scope).stmt(launch.body)
+    multiplier = Multiplier(units, scope.block, context.capabilities)
+    body = _Block(scope, multiplier).stmt(launch.body)
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
     head += [
         S.Bind(shift, tirx.floormod(source.start, int32(source.unit)))
@@ -90,8 +102,9 @@ def _with_flags(scope: ThreadScope, seq: S.Stmt) -> S.Stmt:
 class _Block:
     """Statements at block level: all threads pass here."""
 
-    def __init__(self, scope: ThreadScope) -> None:
+    def __init__(self, scope: ThreadScope, multiplier: Multiplier) -> None:
         self._scope = scope
+        self._multiplier = multiplier
         self._per_thread: set[ir.Var] = {*scope.thread_vars}
         self._branches = 0
 
@@ -102,6 +115,10 @@ class _Block:
             return phase(emit_nest(self._scope, parallel_nest(stmt)))
         if is_reduction(stmt):
             return self._reduction(stmt)
+        if is_foreign(stmt):
+            return stmt
+        if is_matrix(stmt):
+            return self._matrix(stmt)
         if isinstance(stmt, S.AllocBuffer):
             return self._scope.allocate(stmt)
         if isinstance(stmt, S.DeclBuffer):
@@ -117,6 +134,13 @@ class _Block:
         if direct_reduction(stmt, shared) is None:
             return self.stmt(stmt.body)
         return emit_reduction(self._scope, reduction_call(stmt))
+
+    def _matrix(self, stmt: S.AttrStmt) -> S.Stmt:
+        product = self._multiplier.product(stmt, frozenset(self._scope.plan.elsewhere))
+        if product is None:
+            return self.stmt(stmt.body)
+        self._scope.tiles.update(product.tiles)
+        return product.emit(self._scope)
 
     def _leaf(self, stmt: S.BufferStore | S.Evaluate) -> S.Stmt:
         rewritten = self._scope.rewrite(stmt, {}, 0)

@@ -47,20 +47,20 @@ class Combination:
         count, warp = group.count, self.scope.warp
         if count == 1:
             return []
-        if group.stride == 1 and count & (count - 1) == 0 and count <= warp:
-            return self._shuffles(count)
+        if count * group.stride <= warp and _is_power(count) and _is_power(group.stride):
+            return self._shuffles(count, group.stride)
         if group.stride == 1 and count % warp == 0:
             leaders = ThreadGroup(count // warp, warp, group.used)
-            return [*self._shuffles(warp), *self._through_memory(leaders)]
+            return [*self._shuffles(warp, 1), *self._through_memory(leaders)]
         return self._through_memory(group)
 
     def _update(self, value: ir.Expr) -> S.Stmt:
         return self.cell.set(self.combine(self.cell.get(), value), self.span)
 
-    def _shuffles(self, count: int) -> list[S.Stmt]:
+    def _shuffles(self, count: int, stride: int) -> list[S.Stmt]:
         found: list[S.Stmt] = []
-        distance = count // 2
-        while distance:
+        distance = count // 2 * stride
+        while distance >= stride:
             found.append(self._update(shuffle_xor(self.cell.get(), distance)))
             distance //= 2
         return found
@@ -81,3 +81,7 @@ class Combination:
         if group.used < self.scope.block:
             reading = S.IfThenElse(E.LT(thread, int32(group.used)), reading, None, self.span)
         return [phase(S.BufferStore(workspace, self.cell.get(), [thread], self.span)), phase(reading)]
+
+
+def _is_power(value: int) -> bool:
+    return value & (value - 1) == 0

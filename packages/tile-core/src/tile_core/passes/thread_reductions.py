@@ -50,7 +50,7 @@ class _Reduction:
         kept = [number for number in self._src.placement.classes if number != self._reduced]
         counts = [self._steps(number) for number in kept]
         variables = dict(zip(kept, step_variables(len(kept)), strict=True))
-        lanes = self._group.lanes[kept[-1]] if kept and kept[-1] == len(self._group.extents) - 1 else 1
+        lanes = self._lanes(kept[-1]) if kept else 1
         lane: ir.Expr = tirx.Var("lane", "int32") if lanes > 1 else int32(0)
         body = self._one_output(variables, lane)
         if lanes > 1:
@@ -58,6 +58,11 @@ class _Reduction:
         for variable, count in reversed(list(zip(variables.values(), counts, strict=True))):
             body = S.For(variable, int32(0), int32(count), S.ForKind.UNROLLED, body, span=self._span)
         return body
+
+    def _lanes(self, number: int) -> int:
+        """Lanes along a class: those of the tile's mapping where the class is its last axis."""
+        placement = self._src.placement
+        return placement.mapping.vector if number == placement.classes[-1] else 1
 
     def _steps(self, number: int) -> int:
         placement = self._src.placement
@@ -81,8 +86,8 @@ class _Reduction:
             return self._total.set(self._combine(self._total.get(), self._element(steps, lane)), self._span)
         step = tirx.Var("part", "int32")
         steps[reduced] = step
-        if self._group.lanes[reduced] > 1:
-            body = self._own_lanes(steps, self._group.lanes[reduced])
+        if self._lanes(reduced) > 1:
+            body = self._own_lanes(steps, self._lanes(reduced))
         else:
             body = guarded(self._inside(steps, lane, lane), self._own_element(steps, lane))
         return S.For(step, int32(0), int32(self._steps(reduced)), S.ForKind.UNROLLED, body, span=self._span)
@@ -127,9 +132,11 @@ class _Reduction:
         """Combine over the threads of the group."""
         if self._reduced is None:
             return []
-        group = ThreadGroup(self._group.threads[self._reduced], self._group.strides[self._reduced], self._group.used)
-        dtype = self._dtype.tvm
-        return Combination(self._scope, self._total, dtype, self._combine, identity, self._span).over(group)
+        combination = Combination(self._scope, self._total, self._dtype.tvm, self._combine, identity, self._span)
+        found: list[S.Stmt] = []
+        for count, stride in self._group.digits[self._reduced]:
+            found += combination.over(ThreadGroup(count, stride, self._group.used))
+        return found
 
     def _store(self, variables: dict[int, ir.Expr], lane: ir.Expr) -> S.Stmt:
         register = self._scope.register(self._call.region("dst").source, variables, lane)

@@ -69,7 +69,10 @@ class Registers:
 
 @dataclass
 class ThreadScope:
-    """One launch: `thread` is the linear thread index, `block` the number of threads."""
+    """One launch: `thread` is the linear thread index, `block` the number of threads.
+
+    `tiles`: shared tiles that matrix instructions read, and how they lie in memory.
+    """
 
     plan: Plan
     thread: ir.Expr
@@ -81,6 +84,7 @@ class ThreadScope:
     shared: dict[ir.Var, ir.Var] = field(default_factory=dict)
     aligned: dict[ir.Var, ir.Var] = field(default_factory=dict)
     workspaces: list[ir.Var] = field(default_factory=list)
+    tiles: dict[ir.Var, Any] = field(default_factory=dict)
 
     def allocate(self, alloc: S.AllocBuffer) -> S.Stmt:
         """The allocation of a tile where the plan wants it."""

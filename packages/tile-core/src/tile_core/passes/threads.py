@@ -11,6 +11,7 @@ from tile_core.passes.infer_layouts import InferLayouts
 from tile_core.passes.insert_barriers import InsertBarriers, barrier
 from tile_core.passes.lower_scalar_ops import LowerScalarOps
 from tile_core.passes.mark_reductions import MarkReductions
+from tile_core.passes.matrix import MarkMatrixOps, MatrixUnits
 from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
@@ -38,14 +39,17 @@ def _kept(call: OpCall, name: str) -> S.Stmt:
     return S.Evaluate(kept, call.span)
 
 
-def thread_edits(native: frozenset[str] = frozenset()) -> tuple[Edit, ...]:
+def thread_edits(native: frozenset[str] = frozenset(), units: MatrixUnits | None = None) -> tuple[Edit, ...]:
     """The edits that turn the default pipeline into one for threads.
 
     `native` are the scalar ops that the backend prints itself. They are expanded after the partition, which makes some.
+    `units` are the target's matrix instructions.
     """
     return (
         drop("lower_scalar_ops"),
-        insert_before("lower_tile_ops", MarkReductions()),
-        insert_before("legalize_bounds", InferLayouts()),
-        insert_after("legalize_bounds", PartitionLoops(), LowerScalarOps(native), PlanSharedMemory(), InsertBarriers()),
+        insert_before("lower_tile_ops", MarkReductions(), *([MarkMatrixOps()] if units is not None else [])),
+        insert_before("legalize_bounds", InferLayouts(units)),
+        insert_after(
+            "legalize_bounds", PartitionLoops(units), LowerScalarOps(native), PlanSharedMemory(), InsertBarriers()
+        ),
     )

@@ -1,0 +1,120 @@
+"""Matrix products that the target's own instructions compute.
+
+`mark_matrix_ops` keeps each `tile.gemm` beside its loops, as `mark_reductions` does. A backend's `MatrixUnits` says
+which of them it has instructions for and how those want their tiles: C, and A where it is a fragment, digit by digit
+over the threads; shared operands in a swizzled order. Where a tile cannot be held that way, the loops run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.ir import regions, visit
+from tile_core.layouts.digits import AxisDigits
+from tile_core.ops.base import OpCall, op_name, view
+
+if TYPE_CHECKING:
+    from tile_core.passes.base import PassContext
+    from tile_core.passes.thread_scope import ThreadScope
+
+MATRIX = "tile.matrix"
+
+
+@dataclass(frozen=True)
+class Held:
+    """How the threads hold a fragment of a product: the digits of its rows and columns, its last two axes."""
+
+    buffer: ir.Var
+    rows: AxisDigits
+    columns: AxisDigits
+
+
+class MatrixProduct(Protocol):
+    """One product that instructions compute.
+
+    `held` are the fragments among its operands; the rows of all of them are dealt alike. `tiles` are the shared ones.
+    """
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """Fragments, C first."""
+        ...
+
+    @property
+    def tiles(self) -> Mapping[ir.Var, Any]:
+        """Shared operands and how they lie in memory."""
+        ...
+
+    def emit(self, scope: ThreadScope) -> S.Stmt:
+        """The statements that every thread of the block runs."""
+        ...
+
+
+class MatrixUnits(Protocol):
+    """What a target multiplies matrices with."""
+
+    def product(self, call: OpCall, threads: int, capabilities: Any) -> MatrixProduct | None:
+        """How `call` is computed by a block of `threads`; `None` where no instruction covers it.
+
+        Fragments among the operands are whole tiles.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """A launch's question to the units: `elsewhere` are tiles that have several names or have left the registers."""
+
+    units: MatrixUnits | None
+    threads: int
+    capabilities: Any
+
+    def product(self, stmt: S.AttrStmt, elsewhere: frozenset[ir.Var]) -> MatrixProduct | None:
+        """The product that a marked statement is computed as; `None` where its loops run."""
+        if self.units is None:
+            return None
+        call = matrix_call(stmt)
+        for side in "abc":
+            region = call.region(side)
+            if region.source in elsewhere or not _is_operand(region):
+                return None
+        return self.units.product(call, self.threads, self.capabilities)
+
+
+def _is_operand(region: ir.TensorRegion) -> bool:
+    scope = regions.scope(region.source)
+    return scope in regions.SHARED or (scope == regions.FRAGMENT and regions.is_whole(region))
+
+
+@dataclass(frozen=True)
+class MarkMatrixOps:
+    """Wrap every `tile.gemm` in an attribute whose node is the call."""
+
+    name: ClassVar[str] = "mark_matrix_ops"
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The program with every product marked."""
+        return visit.mutate(func, (S.Evaluate, _mark))
+
+
+def _mark(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
+    if op_name(stmt) != "tile.gemm":
+        return stmt
+    return S.AttrStmt(stmt.value, MATRIX, tirx.IntImm("int32", 1), stmt, stmt.span)
+
+
+def is_matrix(stmt: S.Stmt) -> bool:
+    """Whether a statement was wrapped by `mark_matrix_ops`."""
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == MATRIX
+
+
+def matrix_call(stmt: S.AttrStmt) -> OpCall:
+    """The call that `mark_matrix_ops` kept."""
+    from tile_core.ops import OPS
+
+    return view(S.Evaluate(stmt.node, stmt.span), OPS)
