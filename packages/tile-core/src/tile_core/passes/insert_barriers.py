@@ -27,12 +27,17 @@ from tile_core.ir.views import view_roots
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
+from tile_core.passes.nests import FOREIGN, is_foreign
 from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
 from tile_core.passes.thread_scope import PHASE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
 ADDRESS_ONLY = ("tile.is_aligned",)
+ASYNCHRONOUS = "tile.asynchronous"
+"""Annotation of an allocation whose readers and writers wait for each other by barriers of their own."""
+ACCESS = "access"
+"""Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
 
 
@@ -69,7 +74,9 @@ class InsertBarriers:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            placer = _Placer(_thread_dependent(launch), _overlapping(launch.body), view_roots(launch.body))
+            placer = _Placer(
+                _thread_dependent(launch), _overlapping(launch.body), view_roots(launch.body), asynchronous(launch.body)
+            )
             body, _state = placer.stmt(launch.body, CLEAN)
             count += placer.count
             return replace(launch, body=_without_phases(body)).to_stmt()
@@ -79,20 +86,31 @@ class InsertBarriers:
         return func.with_body(body, func.span)
 
 
+def asynchronous(body: S.Stmt) -> frozenset[ir.Var]:
+    """The tiles that are allocated as such."""
+    allocations = visit.collect(body, S.AllocBuffer)
+    return frozenset(alloc.buffer for alloc in allocations if ASYNCHRONOUS in alloc.annotations)
+
+
 def barrier(span: Any = None) -> S.Stmt:
     """A barrier of all threads of the block."""
     return S.Evaluate(ir.Call(tile_op(BARRIER), [], ret_ty="void"), span)
 
 
 class _Placer:
-    """Rewrites statements, given what was touched before; returns the statement and what is touched after."""
+    """Rewrites statements, given what was touched before; returns the statement and what is touched after.
+
+    `own` are tiles that need no barrier of the block.
+    """
 
     def __init__(
         self,
         divergent: frozenset[ir.Var],
         overlapping: Mapping[ir.Var, frozenset[ir.Var]],
         roots: Mapping[ir.Var, ir.Var],
+        own: frozenset[ir.Var] = frozenset(),
     ) -> None:
+        self._own = own
         self._divergent = divergent
         self._overlapping = overlapping
         self._roots = roots
@@ -105,7 +123,7 @@ class _Placer:
                 part, before = self.stmt(part, before)
                 parts.append(part)
             return visit.sequence(parts, stmt.span), before
-        if isinstance(stmt, S.AttrStmt) and stmt.attr_key != PHASE:
+        if isinstance(stmt, S.AttrStmt) and stmt.attr_key not in (PHASE, FOREIGN):
             body, after = self.stmt(stmt.body, before)
             return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, body, stmt.span), after
         if isinstance(stmt, S.For | S.While | S.IfThenElse) and self._is_uniform(stmt):
@@ -115,6 +133,8 @@ class _Placer:
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
         if is_barrier(stmt):
             return stmt, CLEAN
+        if is_foreign(stmt):
+            return stmt, before
         touched = self._touched(stmt)
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
             self._check_divergent(stmt)
@@ -154,14 +174,14 @@ class _Placer:
         reads, writes = (
             frozenset(self._roots.get(var, var) for var in found) for found in (touched.reads, touched.writes)
         )
-        return Touched(reads, writes)
+        return Touched(reads - self._own, writes - self._own)
 
     def _is_uniform(self, stmt: Any) -> bool:
         return not any(var in self._divergent for head in _heads(stmt) for var in visit.collect(head, ir.Var))
 
     def _check_divergent(self, stmt: Any) -> None:
         """A piece of work under a thread's own condition must need no barrier inside."""
-        inner = _Placer(frozenset(), self._overlapping, self._roots)
+        inner = _Placer(frozenset(), self._overlapping, self._roots, self._own)
         inner.stmt(stmt.then_case if isinstance(stmt, S.IfThenElse) else stmt.body, CLEAN)
         phases = [attr for attr in visit.collect(stmt, S.AttrStmt) if attr.attr_key == PHASE]
         if inner.count and phases:
@@ -199,17 +219,29 @@ def _touched(stmt: S.Stmt) -> Touched:
     if isinstance(stmt, S.Bind) and _asks_only_for_an_address(stmt.value):
         return CLEAN
     found = [access for access in accesses(stmt) if access.scope in MEMORY]
-    addressed = {
-        load.source
-        for call in visit.collect(stmt, ir.Call)
-        if isinstance(call.op, ir.Op) and str(call.op.name) not in ADDRESS_ONLY
-        for address in call.args
-        if isinstance(address, ir.Call) and isinstance(address.op, ir.Op) and str(address.op.name) == "tirx.address_of"
-        for load in visit.collect(address, ir.TensorLoad)
-        if regions.scope(load.source) in MEMORY
-    }
-    reads = frozenset(access.buffer for access in found if not access.is_store) | addressed
-    return Touched(reads, frozenset(access.buffer for access in found if access.is_store) | addressed)
+    reads = {access.buffer for access in found if not access.is_store}
+    writes = {access.buffer for access in found if access.is_store}
+    for call in visit.collect(stmt, ir.Call):
+        access = _behind_addresses(call)
+        addressed = {
+            load.source
+            for address in (call.args if access else ())
+            if isinstance(address, ir.Call)
+            and isinstance(address.op, ir.Op)
+            and str(address.op.name) == "tirx.address_of"
+            for load in visit.collect(address, ir.TensorLoad)
+            if regions.scope(load.source) in MEMORY
+        }
+        reads |= addressed if "r" in access else set()
+        writes |= addressed if "w" in access else set()
+    return Touched(frozenset(reads), frozenset(writes))
+
+
+def _behind_addresses(call: ir.Call) -> str:
+    """What a call does to the memory whose addresses it is given: both, unless it says otherwise."""
+    if not isinstance(call.op, ir.Op) or str(call.op.name) in ADDRESS_ONLY:
+        return ""
+    return str(call.attrs[ACCESS]) if call.attrs is not None and ACCESS in call.attrs else "rw"
 
 
 def _asks_only_for_an_address(value: ir.Expr) -> bool:

@@ -19,6 +19,7 @@ from tile_core.layouts.digits import AxisDigits
 from tile_core.ops.base import OpCall, op_name, view
 
 if TYPE_CHECKING:
+    from tile_core.layouts.swizzle import SwizzledTile
     from tile_core.passes.base import PassContext
     from tile_core.passes.thread_scope import ThreadScope
 
@@ -46,7 +47,7 @@ class MatrixProduct(Protocol):
         ...
 
     @property
-    def tiles(self) -> Mapping[ir.Var, Any]:
+    def tiles(self) -> Mapping[ir.Var, SwizzledTile]:
         """Shared operands and how they lie in memory."""
         ...
 

@@ -36,6 +36,11 @@ class _Tile:
     last: int
     offset: int = 0
 
+    @property
+    def alignment(self) -> int:
+        """Bytes: what the tile asks for, and at least `ALIGNMENT`."""
+        return max(ALIGNMENT, int(self.buffer.ty.data_alignment))
+
 
 @dataclass(frozen=True)
 class PlanSharedMemory:
@@ -131,7 +136,7 @@ def _place(tiles: list[_Tile]) -> int:
             lives_together = tile.first <= other.last and other.first <= tile.last
             meets = tile.offset < other.offset + other.size and other.offset < tile.offset + tile.size
             if lives_together and meets:
-                tile.offset = -(-(other.offset + other.size) // ALIGNMENT) * ALIGNMENT
+                tile.offset = -(-(other.offset + other.size) // tile.alignment) * tile.alignment
         placed.append(tile)
     return max((tile.offset + tile.size for tile in tiles), default=0)
 
@@ -150,4 +155,4 @@ def _annotated(node: S.AllocBuffer, offsets: dict[ir.Var, int]) -> S.Stmt:
     if node.buffer not in offsets:
         # A shared tile without a place is one that nothing uses.
         return visit.sequence([], node.span) if regions.scope(node.buffer) in regions.SHARED else node
-    return S.AllocBuffer(node.buffer, {OFFSET: offsets[node.buffer]}, span=node.span)
+    return S.AllocBuffer(node.buffer, {**node.annotations, OFFSET: offsets[node.buffer]}, span=node.span)

@@ -13,6 +13,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.views import viewed
+from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import Placement, Plan
 
@@ -71,7 +72,8 @@ class Registers:
 class ThreadScope:
     """One launch: `thread` is the linear thread index, `block` the number of threads.
 
-    `tiles`: shared tiles that matrix instructions read, and how they lie in memory.
+    `tiles`: shared tiles that matrix instructions read, and how they lie in memory; `asynchronous`: shared tiles whose
+    readers and writers wait for each other by barriers of their own.
     """
 
     plan: Plan
@@ -84,7 +86,8 @@ class ThreadScope:
     shared: dict[ir.Var, ir.Var] = field(default_factory=dict)
     aligned: dict[ir.Var, ir.Var] = field(default_factory=dict)
     workspaces: list[ir.Var] = field(default_factory=list)
-    tiles: dict[ir.Var, Any] = field(default_factory=dict)
+    tiles: dict[ir.Var, SwizzledTile] = field(default_factory=dict)
+    asynchronous: frozenset[ir.Var] = frozenset()
 
     def allocate(self, alloc: S.AllocBuffer) -> S.Stmt:
         """The allocation of a tile where the plan wants it."""

@@ -15,6 +15,7 @@ from tile_core.passes.matrix import MarkMatrixOps, MatrixUnits
 from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
+from tile_core.passes.swizzle_tiles import SwizzleTiles
 from tile_core.passes.thread_reducers import REDUCER_FINALIZE, REDUCER_INIT
 
 
@@ -50,6 +51,11 @@ def thread_edits(native: frozenset[str] = frozenset(), units: MatrixUnits | None
         insert_before("lower_tile_ops", MarkReductions(), *([MarkMatrixOps()] if units is not None else [])),
         insert_before("legalize_bounds", InferLayouts(units)),
         insert_after(
-            "legalize_bounds", PartitionLoops(units), LowerScalarOps(native), PlanSharedMemory(), InsertBarriers()
+            "legalize_bounds",
+            PartitionLoops(units),
+            LowerScalarOps(native),
+            SwizzleTiles(),
+            PlanSharedMemory(),
+            InsertBarriers(),
         ),
     )
