@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tile_core.printer.language import Snippet
-from tile_core.printer.simt import ANY_ATOMIC_ADD, Words, simt_language, spell
+from collections.abc import Mapping
+
+from tile_core.printer.language import ExprHandler, Function, Snippet
+from tile_core.printer.simt import Words, simt_language
+from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
+from tile_cuda import exchanges
 
 WORDS = Words(
     block="blockIdx.{axis}",
@@ -14,19 +18,10 @@ WORDS = Words(
     compare_and_swap="atomicCAS",
     copy_bytes="memcpy",
     fence="__threadfence()",
+    warp="32u",
     kernel='extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})',
 )
 
-_SHUFFLE = """
-template <typename T>
-__device__ __forceinline__ T tile_shuffle_xor(T value, int distance) {
-  // The lanes that exist: the last warp of a block may be short.
-  const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-  const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-  const unsigned lanes = threads - thread / 32u * 32u;
-  return __shfl_xor_sync(lanes >= 32u ? 0xffffffffu : (1u << lanes) - 1u, value, distance);
-}
-"""
 _ATOMIC_ADD = """
 __device__ __forceinline__ int tile_atomic_add(int* address, int value) { return atomicAdd(address, value); }
 __device__ __forceinline__ unsigned tile_atomic_add(unsigned* address, unsigned value) {
@@ -36,15 +31,23 @@ __device__ __forceinline__ float tile_atomic_add(float* address, float value) { 
 __device__ __forceinline__ double tile_atomic_add(double* address, double value) { return atomicAdd(address, value); }
 """
 
+# CUDA C++ Programming Guide, "Integer Intrinsics" and "Mathematical Functions".
+_CALLS: Mapping[str, ExprHandler] = {
+    "tirx.popcount": Function({"uint32": "__popc", "uint64": "__popcll"}),
+    "prim.clz": Function({"uint32": "__clz", "uint64": "__clzll"}),
+    "tirx.exp10": Function({"float32": "exp10f", "float64": "exp10"}),
+}
+
 CUDA = simt_language(
     "CUDA C++",
     WORDS,
     types={"float16": "__half", "bfloat16": "__nv_bfloat16"},
     literals={"float16": "__half({value}f)", "bfloat16": "__nv_bfloat16({value}f)"},
     snippets={
-        "tile_shuffle_xor": Snippet(_SHUFFLE),
+        **exchanges.SNIPPETS,
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
     },
+    calls={**exchanges.CALLS, **_CALLS},
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fffffff)",
     header=("#include <cuda_bf16.h>", "#include <cuda_fp16.h>"),

@@ -14,7 +14,9 @@ from tile_core.printer.c import SIGMOID
 from tile_core.printer.language import ExprHandler, Function, Node, Snippet
 from tile_core.printer.precedence import Code
 from tile_core.printer.printer import Printer
-from tile_core.printer.simt import ANY_ATOMIC_ADD, Words, simt_language, snippet_call, spell
+from tile_core.printer.simt import Words, simt_language, snippet_call
+from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
+from tile_rocm import exchanges
 
 WORDS = Words(
     block="__builtin_amdgcn_workgroup_id_{axis}()",
@@ -25,6 +27,7 @@ WORDS = Words(
     compare_and_swap="tile_compare_and_swap",
     copy_bytes="__builtin_memcpy",
     fence='__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")',
+    warp="unsigned(TILE_WAVE)",
     kernel='extern "C" __global__ __attribute__((amdgpu_flat_work_group_size({threads}, {threads}))) '
     "void {name}({parameters})",
 )
@@ -41,6 +44,12 @@ PRELUDE = """\
 #endif
 #if !defined(__forceinline__)
 #define __forceinline__ inline __attribute__((always_inline))
+#endif
+// The lanes of a wave.
+#if defined(__GFX9__)
+#define TILE_WAVE 64
+#else
+#define TILE_WAVE 32
 #endif
 typedef unsigned tile_uint2 __attribute__((ext_vector_type(2)));
 typedef unsigned tile_uint4 __attribute__((ext_vector_type(4)));
@@ -67,18 +76,6 @@ __device__ __forceinline__ void tile_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 """),
-    "tile_shuffle_xor": Snippet("""
-// The lanes of a wave exchange 4 bytes at a time; a lane is addressed by 4 times its number.
-template <typename T>
-__device__ __forceinline__ T tile_shuffle_xor(T value, int distance) {
-  const unsigned lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
-  int words[(sizeof(T) + 3) / 4] = {};
-  __builtin_memcpy(words, &value, sizeof(T));
-  for (int& word : words) word = __builtin_amdgcn_ds_bpermute((lane ^ distance) * 4, word);
-  __builtin_memcpy(&value, words, sizeof(T));
-  return value;
-}
-"""),
     "tile_compare_and_swap": Snippet("""
 template <typename Word>
 __device__ __forceinline__ Word tile_compare_and_swap(Word* address, Word expected, Word wanted) {
@@ -101,7 +98,7 @@ __device__ __forceinline__ Word tile_compare_and_swap(Word* address, Word expect
 
 # Functions of the device library and the name there; the rest are single instructions, which builtins name.
 _LIBRARY = {
-    **{f"tirx.{name}": name for name in "exp exp2 log log2 log10 log1p sqrt tanh sin cos tan sinh cosh".split()},
+    **{f"tirx.{name}": name for name in "exp exp2 exp10 log log2 log10 log1p sqrt tanh sin cos tan sinh cosh".split()},
     **{f"tirx.{name}": name for name in "asin acos atan asinh acosh atanh atan2 pow erf hypot nextafter".split()},
     "prim.log2": "log2",
     "tirx.rsqrt": "rsqrt",
@@ -152,6 +149,8 @@ def _sigmoid(printer: Printer, node: Node) -> Code:
 _SIGMOID = replace(SIGMOID, parts={**SIGMOID.parts, "exp": {"float32": "__ocml_exp_f32", "float64": "__ocml_exp_f64"}})
 _CALLS: Mapping[str, ExprHandler] = {
     "tirx.sigmoid": _sigmoid,
+    "tirx.popcount": Function({"uint32": "__builtin_popcount", "uint64": "__builtin_popcountll"}),
+    "prim.clz": Function({"uint32": "__builtin_clz", "uint64": "__builtin_clzll"}),
     "tile.barrier": snippet_call("tile_barrier"),
     **{op: _library_function(name) for op, name in _LIBRARY.items()},
     **{op: _builtin(name) for op, name in _BUILTIN.items()},
@@ -169,8 +168,8 @@ HIP = simt_language(
     WORDS,
     types={"float16": "half_t", "bfloat16": "bfloat16_t"},
     literals={"float16": "half_t({value}f)", "bfloat16": "bfloat16_t({value}f)"},
-    snippets={**_SNIPPETS, **_DECLARATIONS},
-    calls=_CALLS,
+    snippets={**_SNIPPETS, **exchanges.SNIPPETS, **_DECLARATIONS},
+    calls={**exchanges.CALLS, **_CALLS},
     infinity="__builtin_inff()",
     nan='__builtin_nanf("")',
     header=(PRELUDE,),

@@ -52,7 +52,8 @@ def emulated_artifact(
         MissingCompilerError, EmulatorCompilerError: as `build_library`.
     """
     sites = Sites() if request.pass_configs.get(CHECK, settings.emulate_check) else None
-    language = emulated.language if sites is None else checked(emulated.language, sites)
+    language = emulated.language.on_the_host()
+    language = language if sites is None else checked(language, sites)
     printed = [print_kernel(kernel, language, request.target) for kernel in program.kernels]
     source = source_of(printed)
     launcher = _Launcher(emulated.warp_size, sites)

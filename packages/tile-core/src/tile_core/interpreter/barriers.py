@@ -11,9 +11,9 @@ from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
 from tile_core.interpreter.target import WARP_SIZE
 from tile_core.ops.base import OpCall
-from tile_core.ops.threads import SYNC_GRID, SYNC_THREADS, SYNC_WARP
+from tile_core.ops.threads import NAMED_BARRIER_ARRIVE, SYNC_GRID, SYNC_THREADS, SYNC_WARP
 
-BARRIERS = (SYNC_THREADS, SYNC_WARP, SYNC_GRID)
+BARRIERS = (SYNC_THREADS, NAMED_BARRIER_ARRIVE, SYNC_WARP, SYNC_GRID)
 
 
 def compile_barrier(call: OpCall, scope: Scope) -> Executor:
@@ -24,6 +24,8 @@ def compile_barrier(call: OpCall, scope: Scope) -> Executor:
     """
     if call.op is SYNC_GRID:
         raise no_meaning("sync_grid, since blocks run one after the other", scope.span)
+    if call.op is NAMED_BARRIER_ARRIVE:
+        raise no_meaning("named_barrier_arrive, since threads run in lockstep and none goes ahead", scope.span)
     if scope.parallel:
         raise no_meaning("a barrier inside of T.Parallel, whose iterations are no threads", scope.span)
     count = call.attrs.get("arrive_count")

@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm import ir, tirx
+from tvm import tirx
 
-from tile_core.interpreter.launch import tells_threads_apart
 from tile_core.interpreter.options import read_options
 from tile_core.interpreter.program import Program
 from tile_core.interpreter.target import capabilities
 from tile_core.ir.launch import from_stmt, launches
-from tile_core.ir.visit import collect
 from tile_core.jit.artifact import Artifact, CompileRequest
+from tile_core.ops.threads import tells_threads_apart
 from tile_core.passes.base import PassContext
 from tile_core.passes.check_semantics import CheckSemantics
 from tile_core.targets.target import Capabilities
@@ -32,8 +31,7 @@ class InterpretedArtifact(Artifact):
 def _capabilities(program: tirx.PrimFunc, request: CompileRequest) -> Capabilities:
     """What the program may use. One that tells no threads apart may do all that a target without threads allows."""
     found = capabilities(request.target)
-    used = set(collect(program.body, ir.Var))
-    threads = any(tells_threads_apart(from_stmt(nest), used) for nest in launches(program.body))
+    threads = any(tells_threads_apart(from_stmt(nest)) for nest in launches(program.body))
     return found if threads else replace(found, threads=False, max_threads=1, warp_size=1)
 
 

@@ -7,7 +7,6 @@ every statement's reads come before its writes, as if a barrier stood between st
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +18,9 @@ from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.space import UNIFORM, Space
 from tile_core.interpreter.state import State
-from tile_core.interpreter.warps import is_exchange
 from tile_core.ir.launch import Launch, from_stmt
 from tile_core.ir.visit import collect
+from tile_core.ops.threads import tells_threads_apart
 
 
 def compile_launch(stmt: S.For, scope: Scope) -> Executor:
@@ -37,7 +36,7 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
         slot, inner = inner.loop(var)
         blocks.insert(0, (slot, dtype_of(var).numpy.type))
     used = set(collect(launch.body, ir.Var))
-    by_thread = tells_threads_apart(launch, used)
+    by_thread = tells_threads_apart(launch)
     threads = _threads(launch) if by_thread else UNIFORM
     inner = replace(inner, vector=by_thread, threads=by_thread)
     thread_slots: list[int] = []
@@ -62,13 +61,6 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
         state.space, state.mask = UNIFORM, None
 
     return run
-
-
-def tells_threads_apart(launch: Launch, used: Container[ir.Var]) -> bool:
-    """Whether the body asks for a thread index or exchanges values between threads."""
-    if any(var in used for var in launch.thread_vars):
-        return True
-    return any(is_exchange(str(getattr(call.op, "name", ""))) for call in collect(launch.body, ir.Call))
 
 
 def _threads(launch: Launch) -> Space:

@@ -61,6 +61,8 @@ def _exchange(name: str, call: ir.Call) -> Exchange:
     if name.startswith("warp_reduce_"):
         combine = rounded(_REDUCTIONS[name.removeprefix("warp_reduce_")], dtype_of(call))
         return lambda values, active: _reduce(combine, values[0], active)
+    if name.startswith("match_"):
+        return lambda values, active: ("", _match(name, values, active))
     if name.startswith("syncthreads_"):
         return lambda values, active: _block(name.removeprefix("syncthreads_"), values[0], active)
     return lambda values, active: ("", _vote(name, values, active))
@@ -105,11 +107,19 @@ def _reduce(combine: Callable[..., Any], value: Array, active: Array) -> tuple[s
             continue
         if not active[part].all():
             return f"{int(active[part].sum())} of {active[part].size} threads of a warp take part in a reduction", value
-        total = value[start]
-        for one in value[start + 1 : start + WARP_SIZE]:
-            total = combine(total, one)
-        result[part] = total
+        result[part] = _combined(combine, value[part])
     return "", result
+
+
+def _combined(combine: Callable[..., Any], lanes: Array) -> Any:
+    """The lanes of a warp combined as a tree, those half a warp apart first, as exchanges combine them."""
+    total, distance = lanes, WARP_SIZE // 2
+    while distance:
+        count = min(distance, total.size)
+        partners = total[distance : distance + count]
+        total = np.concatenate([combine(total[: partners.size], partners), total[partners.size : count]])
+        distance //= 2
+    return total[0]
 
 
 def _block(kind: str, predicate: Array, active: Array) -> tuple[str, Any]:
@@ -140,4 +150,19 @@ def _vote(name: str, values: list[Array], active: Array) -> Array:
             result[part] = (votes == taking[part]).all()
         else:
             result[part] = np.bitwise_or.reduce(np.where(votes, np.uint64(1) << bits, np.uint64(0)))
+    return result
+
+
+def _match(name: str, values: list[Array], active: Array) -> Array:
+    """The lanes of the mask whose value has the same bits; for `match_all_sync` all of them or none."""
+    bits = np.ascontiguousarray(values[0]).view(np.dtype(f"u{values[0].dtype.itemsize}"))
+    lane = (np.arange(active.size) % WARP_SIZE).astype(np.uint32)
+    taking = active & ((values[1].astype(np.uint32) >> lane) & np.uint32(1)).astype(np.bool_)
+    result = np.zeros(active.size, np.uint32)
+    for start in range(0, active.size, WARP_SIZE):
+        part = slice(start, start + WARP_SIZE)
+        same = (bits[part, None] == bits[None, part]) & taking[None, part]
+        if name == "match_all_sync":
+            same &= (same | ~taking[None, part]).all(axis=1)[:, None]
+        result[part] = (same.astype(np.uint32) << lane[None, part]).sum(axis=1, dtype=np.uint32)
     return result

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import ir
 
 from tile_core.dtypes import DType
-from tile_core.errors.ops import OpDTypeError
+from tile_core.errors.ops import OpArgumentError, OpDTypeError
 from tile_core.frontend import arith
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Var, unwrap
@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 FULL_MASK = 0xFFFFFFFF
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
@@ -52,6 +53,9 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
 
     Args:
         barrier_id, arrive_count: a named barrier and how many threads it counts, on targets that have them.
+
+    Raises:
+        OpArgumentError: no such barrier, or a count without one.
     """
     emit("tile.sync_threads", {}, **attributes(None, barrier_id=barrier_id, arrive_count=arrive_count))
 
@@ -66,8 +70,8 @@ def sync_grid() -> None:
     emit("tile.sync_grid", {})
 
 
-def _exchange(name: str, dtype: DType, *args: ir.Expr) -> Var:
-    """Run the intrinsic here, once, and give its value a name."""
+def exchange(name: str, dtype: DType, *args: ir.Expr) -> Var:
+    """Run the exchange `tile.<name>` here, once, and give its value a name; for dialects."""
     builder = current_builder()
     call = ir.Call(tile_op(f"tile.{name}"), list(args), ret_ty=ir.PrimType(dtype.tvm), span=builder.span)
     return Var(builder.bind(name, call))
@@ -81,29 +85,32 @@ def _predicate(name: str, value: Any) -> ir.Expr:
     return arith.truth(operand)
 
 
-def _mask(mask: Any) -> ir.Expr:
+def lane_mask(mask: Any) -> ir.Expr:
+    """A mask of lanes as an expression."""
     return unwrap(mask, DType("uint32"))
 
 
 def syncthreads_and(predicate: Any) -> Var:
     """A block barrier whose value is whether the predicate holds in every thread."""
-    return _exchange("syncthreads_and", DType("bool"), _predicate("syncthreads_and", predicate))
+    return exchange("syncthreads_and", DType("bool"), _predicate("syncthreads_and", predicate))
 
 
 def syncthreads_or(predicate: Any) -> Var:
     """A block barrier whose value is whether the predicate holds in any thread."""
-    return _exchange("syncthreads_or", DType("bool"), _predicate("syncthreads_or", predicate))
+    return exchange("syncthreads_or", DType("bool"), _predicate("syncthreads_or", predicate))
 
 
 def syncthreads_count(predicate: Any) -> Var:
     """A block barrier whose value is the number of threads in which the predicate holds, as int32."""
-    return _exchange("syncthreads_count", DType("int32"), _predicate("syncthreads_count", predicate))
+    return exchange("syncthreads_count", DType("int32"), _predicate("syncthreads_count", predicate))
 
 
 def _shuffle(name: str, value: Any, lane: Any, width: int, mask: Any) -> Var:
     (operand,) = common(value)
+    if width not in _WIDTHS:
+        raise OpArgumentError(f"T.{name}: width={width!r}", remedy=f"use one of {', '.join(map(str, _WIDTHS))}")
     int32 = DType("int32")
-    return _exchange(name, arith.dtype_of(operand), operand, unwrap(lane, int32), unwrap(width, int32), _mask(mask))
+    return exchange(name, arith.dtype_of(operand), operand, unwrap(lane, int32), unwrap(width, int32), lane_mask(mask))
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int = 32, mask: int = 0xFFFFFFFF) -> Var:
@@ -128,17 +135,17 @@ def shfl_down(value: Any, delta: Any, width: int = 32, mask: int = 0xFFFFFFFF) -
 
 def any_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
     """Whether the predicate holds in any lane of `mask`."""
-    return _exchange("any_sync", DType("bool"), _predicate("any_sync", predicate), _mask(mask))
+    return exchange("any_sync", DType("bool"), _predicate("any_sync", predicate), lane_mask(mask))
 
 
 def all_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
     """Whether the predicate holds in every lane of `mask`."""
-    return _exchange("all_sync", DType("bool"), _predicate("all_sync", predicate), _mask(mask))
+    return exchange("all_sync", DType("bool"), _predicate("all_sync", predicate), lane_mask(mask))
 
 
 def ballot_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
     """One bit for each lane of `mask` in which the predicate holds, as uint64."""
-    return _exchange("ballot_sync", DType("uint64"), _predicate("ballot_sync", predicate), _mask(mask))
+    return exchange("ballot_sync", DType("uint64"), _predicate("ballot_sync", predicate), lane_mask(mask))
 
 
 def ballot(predicate: Any) -> Var:
@@ -148,12 +155,12 @@ def ballot(predicate: Any) -> Var:
 
 def activemask() -> Var:
     """One bit for each lane that runs this statement, as uint64."""
-    return _exchange("activemask", DType("uint64"))
+    return exchange("activemask", DType("uint64"))
 
 
 def _warp_reduce(kind: str, value: Any) -> Var:
     (operand,) = common(value)
-    return _exchange(f"warp_reduce_{kind}", arith.dtype_of(operand), operand)
+    return exchange(f"warp_reduce_{kind}", arith.dtype_of(operand), operand)
 
 
 def _warp_reduce_bits(kind: str, value: Any) -> Var:
@@ -162,7 +169,7 @@ def _warp_reduce_bits(kind: str, value: Any) -> Var:
 
 
 def warp_reduce_sum(value: Any) -> Var:
-    """The sum of `value` over the warp, in every lane."""
+    """The sum of `value` over the warp, in every lane, as a tree: lanes 16 apart are added first, neighbours last."""
     return _warp_reduce("sum", value)
 
 

@@ -14,7 +14,14 @@ from tile_core.ops.print import PRINT, PRINT_MESSAGE, PRINT_VALUE
 from tile_core.ops.reduce import REDUCE
 from tile_core.ops.reducer import REDUCER_FINALIZE, REDUCER_INIT
 from tile_core.ops.scan import SCAN
-from tile_core.ops.threads import COMMIT_GROUP, SYNC_GRID, SYNC_THREADS, SYNC_WARP, WAIT_GROUP
+from tile_core.ops.threads import (
+    COMMIT_GROUP,
+    NAMED_BARRIER_ARRIVE,
+    SYNC_GRID,
+    SYNC_THREADS,
+    SYNC_WARP,
+    WAIT_GROUP,
+)
 from tile_core.ops.transpose import TRANSPOSE
 
 __all__ = ["OPS", "LowerContext", "OpCall", "Operand", "TileOp"]
@@ -38,6 +45,7 @@ OPS: Mapping[str, TileOp] = {
         PRINT_VALUE,
         PRINT_MESSAGE,
         SYNC_THREADS,
+        NAMED_BARRIER_ARRIVE,
         SYNC_WARP,
         SYNC_GRID,
         COMMIT_GROUP,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tvm import ir
 from tvm.tirx import stmt as S
 
+from tile_core.ir import regions
 from tile_core.ir.ops import tile_op
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
 from tile_core.ops.build import Tile, serial
@@ -23,16 +24,26 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def element(value: Sequence[ir.Expr], message: str, name: str, span: ir.Span | None) -> S.Stmt:
-    """One printed line."""
+ELEMENT = "tile.print_element"
+
+
+def element(value: Sequence[ir.Expr], message: str, name: str, span: ir.Span | None, *, once: bool = False) -> S.Stmt:
+    """One printed line; `once` where the block prints it and not each thread."""
     call = ir.Call(
-        tile_op("tile.print_element"),
+        tile_op(ELEMENT),
         list(value),
-        attrs={"message": message, "name": name},
+        attrs={"message": message, "name": name, "once": int(once)},
         ret_ty="void",
         span=span,
     )
     return S.Evaluate(call, span)
+
+
+def is_printed_once(stmt: S.Stmt) -> bool:
+    """Whether a statement is a line of a tile, which the block prints, not each of its threads."""
+    call = stmt.value if isinstance(stmt, S.Evaluate) else None
+    is_line = isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and str(call.op.name) == ELEMENT
+    return is_line and bool(call.attrs["once"])
 
 
 def line(message: str, name: str, value: str = "", index: Sequence[int] = ()) -> str:
@@ -75,10 +86,11 @@ def _reference_message(call: OpCall, _operands: Mapping[str, np.ndarray]) -> Non
 
 def _lower_tile(call: OpCall, _context: LowerContext) -> S.Stmt:
     src = Tile(call.region("src"))
+    once = src.scope != regions.LOCAL
 
     def nest(index: list[ir.Expr]) -> S.Stmt:
         if len(index) == src.rank:
-            return element([src.load(index), *index], _message(call), src.name, call.span)
+            return element([src.load(index), *index], _message(call), src.name, call.span, once=once)
         return serial(src.extents[len(index)], lambda at: nest([*index, at]), f"i{len(index)}", call.span)
 
     return nest([])

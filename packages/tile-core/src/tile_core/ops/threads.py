@@ -2,37 +2,45 @@
 
 A block that runs as one program is always in step with itself, and its copies are complete when they return, so
 `tile.sync_threads` and `tile.sync_warp` lower to nothing there. What exchanges values between threads has no such
-meaning: `NEEDS_THREADS` lists those intrinsics, which `passes/check_semantics.py` refuses on targets whose blocks
-have no threads.
+meaning: `passes/check_semantics.py` refuses `NEEDS_THREADS` on targets whose blocks have no threads.
+
+Where blocks have threads, an op that every thread carries out is lowered to a call named `tile.thread.<op>`
+(`thread_call`), which a printer spells and no pass gives to one thread alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tvm import ir
 from tvm.tirx import stmt as S
 
-from tile_core.ir.visit import sequence
+from tile_core.errors.ops import OpArgumentError
+from tile_core.ir.ops import tile_op
+from tile_core.ir.visit import collect, sequence
 from tile_core.ops.base import LowerContext, OpCall, TileOp
 
 if TYPE_CHECKING:
     import numpy as np
 
-NEEDS_THREADS = frozenset(
+    from tile_core.ir.launch import Launch
+
+BLOCK_WIDE = frozenset(f"tile.syncthreads_{kind}" for kind in ("and", "count", "or"))
+"""Exchanges of the whole block: barriers, whose result is the same for every thread."""
+WARP_WIDE = frozenset(
     f"tile.{name}"
     for name in (
         "activemask",
         "all_sync",
         "any_sync",
         "ballot_sync",
+        "match_all_sync",
+        "match_any_sync",
         "shfl_down",
         "shfl_sync",
         "shfl_up",
         "shfl_xor",
-        "syncthreads_and",
-        "syncthreads_count",
-        "syncthreads_or",
         "warp_reduce_bitand",
         "warp_reduce_bitor",
         "warp_reduce_max",
@@ -40,10 +48,67 @@ NEEDS_THREADS = frozenset(
         "warp_reduce_sum",
     )
 )
+"""Exchanges of a warp, whose result may differ from thread to thread."""
+NEEDS_THREADS = BLOCK_WIDE | WARP_WIDE
+ATOMIC_UPDATES = frozenset({"tile.atomic_rmw"})
+"""Operations on memory whose result depends on who came before."""
+THREAD_PREFIX = "tile.thread."
+NAMED_BARRIERS = 16
+"""Numbers of barriers that a block has; 0 is the barrier of all threads."""
+
+
+def called(node: Any) -> str:
+    """The name of the operator that an expression or an evaluated statement calls, empty for anything else."""
+    call = node.value if isinstance(node, S.Evaluate) else node
+    return str(call.op.name) if isinstance(call, ir.Call) and isinstance(call.op, ir.Op) else ""
+
+
+def exchanges(root: Any, names: frozenset[str] = NEEDS_THREADS) -> bool:
+    """Whether `root` holds an exchange of those in `names`."""
+    return any(called(call) in names for call in collect(root, ir.Call))
+
+
+def tells_threads_apart(launch: Launch) -> bool:
+    """Whether the body of a launch asks for a thread index or exchanges values between threads.
+
+    Such a body is the program of one thread. Any other is the program of a block, whatever runs it.
+    """
+    used = set(collect(launch.body, ir.Var))
+    return any(var in used for var in launch.thread_vars) or exchanges(launch.body)
+
+
+def is_for_every_thread(stmt: S.Stmt) -> bool:
+    """Whether a statement is one that every thread carries out, even though no thread index stands in it."""
+    name = called(stmt)
+    return name.startswith(THREAD_PREFIX) or name in ("tirx.call_extern", "tirx.call_pure_extern")
+
+
+def thread_call(call: OpCall, name: str | None = None) -> S.Stmt:
+    """What `call` is lowered to for blocks with threads: `tile.thread.<name>`, by default the op's own name."""
+    short = name or call.op.name.removeprefix("tile.")
+    arguments = [call.args[operand.name] for operand in call.op.operands]
+    operator = tile_op(f"{THREAD_PREFIX}{short}")
+    return S.Evaluate(ir.Call(operator, arguments, attrs=dict(call.attrs), ret_ty="void", span=call.span), call.span)
 
 
 def _check(_call: OpCall) -> None:
     """A barrier has no operands."""
+
+
+def _check_named(call: OpCall) -> None:
+    number, count = call.attrs.get("barrier_id"), call.attrs.get("arrive_count")
+    if number is not None and not 0 <= int(number) < NAMED_BARRIERS:
+        raise OpArgumentError(
+            f"barrier_id={int(number)}", remedy=f"a block has the barriers 0 to {NAMED_BARRIERS - 1}; 0 is the block's"
+        )
+    if count is None:
+        return
+    if number is None:
+        raise OpArgumentError(f"arrive_count={int(count)} without barrier_id", remedy="name the barrier that counts")
+    if int(count) < 1:
+        raise OpArgumentError(
+            f"arrive_count={int(count)}", remedy="give how many threads arrive, those that wait included"
+        )
 
 
 def _reference(_call: OpCall, _operands: Mapping[str, np.ndarray]) -> None:
@@ -54,7 +119,8 @@ def _lower(call: OpCall, _context: LowerContext) -> S.Stmt:
     return sequence([], call.span)
 
 
-SYNC_THREADS = TileOp("tile.sync_threads", (), _check, _reference, _lower)
+SYNC_THREADS = TileOp("tile.sync_threads", (), _check_named, _reference, _lower)
+NAMED_BARRIER_ARRIVE = TileOp("tile.named_barrier_arrive", (), _check_named, _reference, None)
 SYNC_WARP = TileOp("tile.sync_warp", (), _check, _reference, _lower)
 COMMIT_GROUP = TileOp("tile.commit_group", (), _check, _reference, _lower)
 WAIT_GROUP = TileOp("tile.wait_group", (), _check, _reference, _lower)

@@ -29,6 +29,7 @@ from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.ops import OPS
 from tile_core.ops.base import PREFIX, op_name
+from tile_core.ops.threads import NEEDS_THREADS, called
 from tile_core.passes.base import PassContext
 from tile_core.passes.check_reducers import check_reducers
 
@@ -109,7 +110,26 @@ class _Checker:
             (ir.TensorLoad, lambda load: self._check_access(load.source, list(load.indices), place)),
             (ir.TensorRegion, lambda region: self._check_region(region, place)),
             (ir.Var, lambda var: self._check_var(var, place)),
+            (ir.Call, lambda call: self._check_exchange(call, place)),
         )
+
+    def _check_exchange(self, call: ir.Call, place: _Place) -> None:
+        name = called(call)
+        if name not in NEEDS_THREADS:
+            return
+        if not self._capabilities.threads:
+            raise ThreadIndexError(
+                f"{name.removeprefix(PREFIX)} exchanges values between threads, but blocks have none on this target",
+                remedy="write the work with T.Parallel and tile operations",
+                span=from_tvm(place.span),
+            )
+        if place.parallel:
+            names = ", ".join(loop.loop_var.name for loop in place.parallel)
+            raise ParallelNestError(
+                f"{name.removeprefix(PREFIX)} stands inside of T.Parallel, over {names}: iterations are no threads",
+                remedy="address the work by T.get_thread_binding(), or move the exchange out of the loop",
+                span=from_tvm(place.span),
+            )
 
     def _check_var(self, var: ir.Var, place: _Place) -> None:
         if self._capabilities.threads or place.launch is None:

@@ -24,6 +24,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import view_roots
+from tile_core.ops.threads import ATOMIC_UPDATES, BLOCK_WIDE, WARP_WIDE, exchanges
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
@@ -136,6 +137,10 @@ class _Placer:
         if is_foreign(stmt):
             return stmt, before
         touched = self._touched(stmt)
+        if isinstance(stmt, S.Bind) and exchanges(stmt.value, BLOCK_WIDE):
+            stmts = [barrier(stmt.span), stmt] if before.conflicts(touched) else [stmt]
+            self.count += len(stmts) - 1
+            return visit.sequence(stmts, stmt.span), CLEAN
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
             self._check_divergent(stmt)
         if not before.conflicts(touched):
@@ -271,12 +276,15 @@ def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
                     for store in visit.collect(stmt, S.BufferStore)
                     if regions.scope(store.buffer) in PER_THREAD
                 }
-            elif isinstance(stmt, S.Bind) and _depends(stmt.value, found):
-                found.add(stmt.var)
+            elif isinstance(stmt, S.Bind):
+                if _depends(stmt.value, found):
+                    found.add(stmt.var)
             elif isinstance(stmt, S.BufferStore) and regions.scope(stmt.buffer) in PER_THREAD:
                 if _depends(stmt.value, found) or any(_depends(index, found) for index in stmt.indices):
                     found.add(stmt.buffer)
-            elif isinstance(stmt, S.IfThenElse | S.While) and _depends(stmt.condition, found):
+            elif isinstance(stmt, S.For | S.IfThenElse | S.While) and any(
+                _depends(head, found) for head in _heads(stmt)
+            ):
                 found |= {
                     store.buffer
                     for store in visit.collect(stmt, S.BufferStore)
@@ -287,7 +295,10 @@ def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
 
 
 def _depends(expr: ir.Expr, found: set[ir.Var]) -> bool:
-    return any(var in found for var in visit.collect(expr, ir.Var))
+    """Whether a value may differ between threads; what an exchange of the whole block gives does not."""
+    if exchanges(expr, BLOCK_WIDE):
+        return False
+    return any(var in found for var in visit.collect(expr, ir.Var)) or exchanges(expr, WARP_WIDE | ATOMIC_UPDATES)
 
 
 def _without_phases(stmt: S.Stmt) -> S.Stmt:

@@ -1,8 +1,8 @@
 """Give every iteration of every parallel nest to a thread, as `infer_layouts` decided.
 
-What stands outside of nests is executed by every thread, with one exception: a store to shared or global memory that no
-thread index distinguishes is the block's, and one thread makes it. So a program means the same whether its block runs
-as threads or as one sequential program.
+What stands outside of nests is executed by every thread. A block whose program never tells its threads apart is one
+program, so there one thread makes what others would see twice: stores to shared and global memory, atomic updates,
+printed lines. Such a program means the same whether its block runs as threads or as one sequential program.
 
 Each piece of parallel work is wrapped in the attribute `tile.phase`, inside which no barrier is needed;
 `insert_barriers` works on the pieces and removes the attribute.
@@ -20,6 +20,8 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ops.print import is_printed_once
+from tile_core.ops.threads import ATOMIC_UPDATES, exchanges, is_for_every_thread, tells_threads_apart
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import uses
 from tile_core.passes.base import PassContext
@@ -78,7 +80,7 @@ def _partition(
         asynchronous=asynchronous(launch.body),
     )
     multiplier = Multiplier(units, scope.block, context.capabilities)
-    body = _Block(scope, multiplier).stmt(launch.body)
+    body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(launch)).stmt(launch.body)
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
     head += [
         S.Bind(shift, tirx.floormod(source.start, int32(source.unit)))
@@ -105,11 +107,10 @@ def _with_flags(scope: ThreadScope, seq: S.Stmt) -> S.Stmt:
 class _Block:
     """Statements at block level: all threads pass here."""
 
-    def __init__(self, scope: ThreadScope, multiplier: Multiplier) -> None:
+    def __init__(self, scope: ThreadScope, multiplier: Multiplier, *, is_one_program: bool) -> None:
         self._scope = scope
         self._multiplier = multiplier
-        self._per_thread: set[ir.Var] = {*scope.thread_vars}
-        self._branches = 0
+        self._is_one_program = is_one_program
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.SeqStmt):
@@ -153,39 +154,40 @@ class _Block:
         return phase(S.IfThenElse(first, rewritten, None, stmt.span))
 
     def _is_for_the_block(self, stmt: S.Stmt) -> bool:
-        """Whether the statement has an effect outside of the thread that nothing makes a thread's own."""
-        if self._scope.block == 1 or self._branches or is_barrier(stmt):
+        """Whether the statement has an effect outside of the thread that the block has once."""
+        if self._scope.block == 1 or is_barrier(stmt) or is_for_every_thread(stmt):
             return False
+        if not self._is_one_program:
+            return is_printed_once(stmt)
         if isinstance(stmt, S.BufferStore):
-            effect = regions.scope(stmt.buffer) in (regions.GLOBAL, *regions.SHARED, regions.REDUCER)
-        else:
-            effect = isinstance(stmt.value, ir.Call) and not isinstance(stmt.value, E.IntImm)
-        return effect and not uses(stmt, tuple(self._per_thread))
+            return regions.scope(stmt.buffer) in (regions.GLOBAL, *regions.SHARED, regions.REDUCER)
+        return isinstance(stmt.value, ir.Call)
 
     def _nested(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.For):
             bounds = {name: self._value(getattr(stmt, name)) for name in ("min", "extent")}
             return rebuild.loop(stmt, **bounds, body=self.stmt(stmt.body))
         if isinstance(stmt, S.IfThenElse):
-            return self._branch(stmt)
+            otherwise = None if stmt.else_case is None else self.stmt(stmt.else_case)
+            return S.IfThenElse(self._value(stmt.condition), self.stmt(stmt.then_case), otherwise, stmt.span)
         if isinstance(stmt, S.While):
             return S.While(self._value(stmt.condition), self.stmt(stmt.body), stmt.span)
         if isinstance(stmt, S.AttrStmt):
             return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, self.stmt(stmt.body), stmt.span)
         if isinstance(stmt, S.Bind):
-            if uses(stmt.value, tuple(self._per_thread)):
-                self._per_thread.add(stmt.var)
-            return S.Bind(stmt.var, self._value(stmt.value), stmt.span)
+            return self._bind(stmt)
         return self._scope.rewrite(stmt, {}, 0)
 
-    def _branch(self, stmt: S.IfThenElse) -> S.Stmt:
-        """A branch on a thread's own value says itself which threads run it."""
-        own = uses(stmt.condition, tuple(self._per_thread))
-        self._branches += own
-        then = self.stmt(stmt.then_case)
-        otherwise = None if stmt.else_case is None else self.stmt(stmt.else_case)
-        self._branches -= own
-        return S.IfThenElse(self._value(stmt.condition), then, otherwise, stmt.span)
+    def _bind(self, stmt: S.Bind) -> S.Stmt:
+        """A value that an atomic update gives is the block's: one thread makes it, and the others read it."""
+        value = self._value(stmt.value)
+        if self._scope.block == 1 or not self._is_one_program or not exchanges(value, ATOMIC_UPDATES):
+            return S.Bind(stmt.var, value, stmt.span)
+        place = self._scope.workspace(str(stmt.var.name), str(stmt.var.ty.dtype), 1)
+        first = E.EQ(self._scope.thread, int32(0))
+        store = S.BufferStore(place, value, [int32(0)], stmt.span)
+        made = phase(S.IfThenElse(first, store, None, stmt.span))
+        return visit.sequence([made, S.Bind(stmt.var, tirx.BufferLoad(place, [int32(0)]), stmt.span)], stmt.span)
 
     def _value(self, expr: ir.Expr) -> ir.Expr:
         return self._scope.rewrite(expr, {}, 0)

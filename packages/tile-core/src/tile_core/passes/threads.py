@@ -7,6 +7,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir.ops import tile_op
 from tile_core.ops.base import LowerContext, OpCall
+from tile_core.ops.threads import thread_call
 from tile_core.passes.infer_layouts import InferLayouts
 from tile_core.passes.insert_barriers import InsertBarriers, barrier
 from tile_core.passes.lower_scalar_ops import LowerScalarOps
@@ -20,8 +21,13 @@ from tile_core.passes.thread_reducers import REDUCER_FINALIZE, REDUCER_INIT
 
 
 def keep_barrier(call: OpCall, _context: LowerContext) -> S.Stmt:
-    """Lowering of `tile.sync_threads` for blocks with threads, the barrier itself. For a manifest's `op_lowerings`."""
-    return barrier(call.span)
+    """Lowering of `tile.sync_threads` for blocks with threads: the barrier itself, or the one it names."""
+    return thread_call(call, "named_barrier") if "barrier_id" in call.attrs else barrier(call.span)
+
+
+def keep_for_threads(call: OpCall, _context: LowerContext) -> S.Stmt:
+    """Lowering of an op that each thread carries out for itself."""
+    return thread_call(call)
 
 
 def keep_reducer_init(call: OpCall, _context: LowerContext) -> S.Stmt:

@@ -76,10 +76,15 @@ class Helper:
 
 @dataclass(frozen=True)
 class Snippet:
-    """Text that joins the source when a handler asks for it by name, after the snippets that it needs."""
+    """Text that joins the source when a handler asks for it by name, after the snippets that it needs.
+
+    `emulated` is what the same function does in C++ on the host, for text that only the device's compiler reads: an
+    instruction has its printed form and its executable meaning in one place.
+    """
 
     text: str
     needs: tuple[str, ...] = ()
+    emulated: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +139,13 @@ class Language:
         """Another language: mappings and sets are added to, everything else is replaced."""
         merged = {key: self._merge(key, value) for key, value in changes.items()}
         return replace(self, name=name, **merged)
+
+    def on_the_host(self) -> Language:
+        """This language as the emulator compiles it: snippets with a meaning of their own are replaced by it."""
+        replaced = {
+            name: Snippet(snippet.emulated) for name, snippet in self.snippets.items() if snippet.emulated is not None
+        }
+        return self.extend(self.name, snippets=replaced)
 
     def _merge(self, key: str, value: Any) -> Any:
         own = getattr(self, key)

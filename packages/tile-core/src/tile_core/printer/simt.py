@@ -23,6 +23,7 @@ from tile_core.printer.expressions import element
 from tile_core.printer.language import ExprHandler, Function, Language, Snippet, StmtHandler, Use
 from tile_core.printer.precedence import Code, call
 from tile_core.printer.printer import PrintedFunction, print_function
+from tile_core.printer.snippets import COMBINATIONS, SNIPPETS, spell
 from tile_core.printer.statements import STATEMENTS
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Words:
     * `vectors`: bytes to the type whose assignment moves that many at once.
     * `inline`: qualifies a function of the device; `compare_and_swap`: the function of that name on `unsigned` and
       `unsigned long long`; `copy_bytes`: `memcpy`.
+    * `warp`: the number of lanes of a warp, which may depend on the target.
     * `fence`: orders the memory accesses of this thread, as the device sees them.
     * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`.
     """
@@ -59,6 +61,7 @@ class Words:
     compare_and_swap: str
     copy_bytes: str
     fence: str
+    warp: str
     kernel: str
     inline: str = "__device__ __forceinline__"
 
@@ -86,7 +89,7 @@ def simt_language(
     **vocabulary: Any,
 ) -> Language:
     """The language `name`; `types`, `snippets`, `calls` and `vocabulary` say what it has besides `words`."""
-    common = {key: Snippet(spell(snippet.text, words), snippet.needs) for key, snippet in _SNIPPETS.items()}
+    common = {key: Snippet(spell(snippet.text, words), snippet.needs) for key, snippet in SNIPPETS.items()}
     if words.compare_and_swap in snippets:
         common["tile_atomic"] = replace(common["tile_atomic"], needs=(words.compare_and_swap,))
     return C.extend(
@@ -202,7 +205,41 @@ def _first(indices: Any) -> list[Any]:
 
 
 def _atomic(printer: Printer, node: Any) -> Code:
-    code = snippet_call(f"tile_atomic_{node.attrs['kind']}")(printer, node)
+    return _ordered(printer, node, snippet_call(f"tile_atomic_{node.attrs['kind']}")(printer, node))
+
+
+ALL_LANES = 0xFFFFFFFF
+"""The mask of an exchange in which every lane takes part."""
+
+
+def require_all_lanes(printer: Printer, node: Any, mask: Any) -> None:
+    """Refuse a mask of some lanes, for a language whose exchanges are of all that are active."""
+    if regions.constant(mask) != ALL_LANES:
+        raise printer.unprintable(f"{printer.describe(node)} of some lanes only", node)
+
+
+def _shuffle(name: str) -> ExprHandler:
+    def handler(printer: Printer, node: Any) -> Code:
+        *arguments, mask = node.args
+        require_all_lanes(printer, node, mask)
+        printer.snippet(name)
+        return call(name, *map(printer.expr, arguments))
+
+    return handler
+
+
+def _atomic_load(printer: Printer, node: Any) -> Code:
+    printer.snippet("tile_atomic_load")
+    return _ordered(printer, node, call("tile_atomic_load", printer.expr(node.args[0])))
+
+
+def _atomic_store(printer: Printer, node: Any) -> Code:
+    printer.snippet("tile_atomic_store")
+    return _ordered(printer, node, call("tile_atomic_store", *map(printer.expr, node.args)))
+
+
+def _ordered(printer: Printer, node: Any, code: Code) -> Code:
+    """`code`, which no other access of this thread passes, unless its memory order is relaxed."""
     if int(node.attrs.get("memory_order", 0)) == 0:
         return code
     printer.snippet("tile_ordered")
@@ -217,6 +254,10 @@ def _reinterpret(printer: Printer, node: Any) -> Code:
 _CALLS: Mapping[str, ExprHandler] = {
     "tirx.reinterpret": _reinterpret,
     "tile.shuffle_xor": snippet_call("tile_shuffle_xor"),
+    **{f"tile.shfl_{kind}": _shuffle(f"tile_shfl_{kind}") for kind in ("sync", "xor", "up", "down")},
+    "tile.atomic_load": _atomic_load,
+    "tile.atomic_store": _atomic_store,
+    **{f"tile.warp_reduce_{kind}": snippet_call(f"tile_warp_reduce_{kind}") for kind in COMBINATIONS},
     "tile.is_aligned": snippet_call("tile_is_aligned"),
     "tile.atomic_rmw": _atomic,
     "tile.max": snippet_call("tile_max"),
@@ -228,125 +269,3 @@ _CALLS: Mapping[str, ExprHandler] = {
     "tile.minnum": Function({"float32": "fminf", "float64": "fmin"}),
     "tirx.rsqrt": Function({"float32": "rsqrtf", "float64": "rsqrt"}),
 }
-# `@inline@`, `@compare_and_swap@` and `@copy_bytes@` stand for the words of the language.
-_SNIPPETS: Mapping[str, Snippet] = {
-    "tile_max": Snippet("""
-// The maximum; NaN if either operand is NaN.
-template <typename T>
-@inline@ T tile_max(T a, T b) {
-  return a > b || a != a ? a : b;
-}
-"""),
-    "tile_min": Snippet("""
-// The minimum; NaN if either operand is NaN.
-template <typename T>
-@inline@ T tile_min(T a, T b) {
-  return a < b || a != a ? a : b;
-}
-"""),
-    "tile_round": Snippet("""
-// Halves go away from zero.
-template <typename T>
-@inline@ T tile_round(T x) {
-  const T whole = trunc(x);
-  return fabs(x - whole) >= T(0.5) ? whole + copysign(T(1), x) : whole;
-}
-"""),
-    "tile_reinterpret": Snippet("""
-// The same bits as a value of another type.
-template <typename To, typename From>
-@inline@ To tile_reinterpret(From value) {
-  static_assert(sizeof(To) == sizeof(From), "the types have different sizes");
-  To bits;
-  @copy_bytes@(&bits, &value, sizeof(To));
-  return bits;
-}
-"""),
-    "tile_is_aligned": Snippet("""
-@inline@ bool tile_is_aligned(const void* address, unsigned bytes) {
-  return reinterpret_cast<unsigned long long>(address) % bytes == 0;
-}
-"""),
-    "tile_atomic": Snippet("""
-// Read-modify-write of one element, as a compare-and-swap of the word that holds it; the value before.
-template <typename Word, typename T, typename Combine>
-@inline@ T tile_atomic_swap(T* address, Combine combine) {
-  const unsigned long long bits = reinterpret_cast<unsigned long long>(address);
-  Word* const word = reinterpret_cast<Word*>(bits / sizeof(Word) * sizeof(Word));
-  const unsigned shift = static_cast<unsigned>(bits % sizeof(Word)) * 8u;
-  const Word mask = (~Word(0) >> 8 * (sizeof(Word) - sizeof(T))) << shift;
-  Word seen = *word;
-  while (true) {
-    const Word part = (seen & mask) >> shift;
-    T old;
-    @copy_bytes@(&old, &part, sizeof(T));
-    const T value = combine(old);
-    Word changed = 0;
-    @copy_bytes@(&changed, &value, sizeof(T));
-    const Word wanted = (seen & ~mask) | changed << shift;
-    const Word before = @compare_and_swap@(word, seen, wanted);
-    if (before == seen) return old;
-    seen = before;
-  }
-}
-template <typename T, typename Combine>
-@inline@ T tile_atomic(T* address, Combine combine) {
-  if constexpr (sizeof(T) == 8) {
-    return tile_atomic_swap<unsigned long long>(address, combine);
-  } else {
-    return tile_atomic_swap<unsigned int>(address, combine);
-  }
-}
-"""),
-    "tile_ordered": Snippet("""
-// An atomic operation that other accesses of this thread do not pass, in either direction.
-template <typename Operation>
-@inline@ auto tile_ordered(Operation operation) {
-  @fence@;
-  const auto old = operation();
-  @fence@;
-  return old;
-}
-"""),
-    "tile_atomic_max": Snippet(
-        """
-template <typename T>
-@inline@ T tile_atomic_max(T* address, T value) {
-  return tile_atomic(address, [=](T old) { return tile_max(old, value); });
-}
-""",
-        needs=("tile_max", "tile_atomic"),
-    ),
-    "tile_atomic_min": Snippet(
-        """
-template <typename T>
-@inline@ T tile_atomic_min(T* address, T value) {
-  return tile_atomic(address, [=](T old) { return tile_min(old, value); });
-}
-""",
-        needs=("tile_min", "tile_atomic"),
-    ),
-    "tile_atomic_or": Snippet(
-        """
-template <typename T>
-@inline@ T tile_atomic_or(T* address, T value) {
-  return tile_atomic(address, [=](T old) { return T(old | value); });
-}
-""",
-        needs=("tile_atomic",),
-    ),
-}
-ANY_ATOMIC_ADD = """
-template <typename T>
-@inline@ T tile_atomic_add(T* address, T value) {
-  return tile_atomic(address, [=](T old) { return T(old + value); });
-}
-"""
-"""The addition of any type; a language adds overloads for those that its hardware adds in one instruction."""
-
-
-def spell(text: str, words: Words) -> str:
-    """A snippet's text with the words of a language."""
-    for word in ("inline", "compare_and_swap", "copy_bytes", "fence"):
-        text = text.replace(f"@{word}@", getattr(words, word))
-    return text

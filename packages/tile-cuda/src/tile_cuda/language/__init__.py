@@ -8,7 +8,20 @@ from __future__ import annotations
 from tile_core.language import dialect
 from tile_cuda.language.unimplemented import UNIMPLEMENTED
 
-DIALECT = dialect("CUDA", __name__, {"tile_cuda.language.kernel": ("Kernel",)}, unimplemented=UNIMPLEMENTED)
+OWN = {
+    "tile_cuda.language.kernel": ("Kernel",),
+    "tile_cuda.language.threads": (
+        "get_lane_idx",
+        "get_warp_group_idx",
+        "get_warp_idx",
+        "get_warp_idx_sync",
+        "match_all_sync",
+        "match_any_sync",
+        "named_barrier_arrive",
+        "shuffle_elect",
+    ),
+}
+DIALECT = dialect("CUDA", __name__, OWN, unimplemented=UNIMPLEMENTED)
 
 __all__ = list(DIALECT.exports)
 __getattr__ = DIALECT.lookup

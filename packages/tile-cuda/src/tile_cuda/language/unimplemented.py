@@ -14,23 +14,21 @@ UNIMPLEMENTED = frozenset(
     clc_get_first_ctaid_z clc_is_canceled clc_try_cancel clc_try_cancel_multicast cluster_arrive
     cluster_arrive_relaxed cluster_sync cluster_wait ClusterKernel compute_gmma_descriptor compute_umma_descriptor
     copy_cluster cp_async_barrier_noinc create_tma_descriptor CUDASourceCodeKernel deallocate_tmem dec_max_nreg
-    device_assert disable_warp_group_reg_alloc fast_rcp fence_proxy_async fma fmul get_lane_idx get_ldmatrix_offset
-    get_mma_micro_size get_swizzle_layout get_warp_group_idx get_warp_idx get_warp_idx_sync ieee_add ieee_fdiv
-    ieee_fmaf ieee_frcp ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub inc_max_nreg increase_descriptor_offset
-    initialize_tcgen05_descriptor initialize_wgmma_descriptor ldg128 ldg256 ldg32 ldg64 lds128 lds32 lds64
-    make_blockscaled_gemm_layout make_mma_swizzle_layout match_all_sync match_any_sync mbarrier_arrive
+    disable_warp_group_reg_alloc fast_rcp fence_proxy_async fmul get_ldmatrix_offset get_mma_micro_size
+    get_swizzle_layout ieee_add ieee_fdiv ieee_fmaf ieee_frcp ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub inc_max_nreg
+    increase_descriptor_offset initialize_tcgen05_descriptor initialize_wgmma_descriptor ldg128 ldg256 ldg32 ldg64
+    lds128 lds32 lds64 make_blockscaled_gemm_layout make_mma_swizzle_layout mbarrier_arrive
     mbarrier_arrive_expect_tx mbarrier_expect_tx mbarrier_wait_parity mma_fill mma_gemm_blockscaled mma_store
-    mma_store_index_map named_barrier_arrive no_set_max_nreg pdl_sync pdl_trigger print ptx_arrive_cluster_barrier
-    ptx_cp_async_bulk ptx_fence_barrier_init ptx_ldmatrix ptx_mma ptx_mma_block_scale ptx_mma_sm70 ptx_mma_sp
+    mma_store_index_map no_set_max_nreg pdl_sync pdl_trigger ptx_arrive_cluster_barrier ptx_cp_async_bulk
+    ptx_fence_barrier_init ptx_ldmatrix ptx_mma ptx_mma_block_scale ptx_mma_sm70 ptx_mma_sp
     ptx_tcgen05_mma_blockscaled_ss ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts ptx_wait_barrier ptx_wgmma_rs
-    ptx_wgmma_sp_rs ptx_wgmma_sp_ss ptx_wgmma_ss rng_init rng_rand rng_rand_float set_max_nreg shuffle_elect
-    SparseTensorCoreIntrinEmitter stg128 stg256 stg32 stg64 sts128 sts32 sts64 tcgen05_after_thread_sync
-    tcgen05_before_thread_sync tcgen05_cp_warpx4 tcgen05_gemm tcgen05_gemm_blockscaled tcgen05_gemm_sp tcgen05_mma
-    tcgen05_mma_arrive tcgen05_mma_blockscaled tcgen05_sf_warp_transpose TCGEN05DescriptorParams
-    TCGEN05TensorCoreIntrinEmitter TensorCoreIntrinEmitter TensorCoreIntrinEmitterSM120
-    TensorCoreIntrinEmitterWithLadderTransform tma_copy tma_gather4 tma_gather4_bytes tma_load tma_load_2sm
-    tma_scatter4 tma_store_arrive tma_store_wait wait_wgmma warpgroup_arrive warpgroup_commit_batch
-    warpgroup_fence_operand warpgroup_wait WarpSpecialize WarpSpecializeFrame wgmma_gemm wgmma_gemm_sp wgmma_mma
-    WGMMADescriptorParams WGMMATensorCoreIntrinEmitter WGSparseTensorCoreIntrinEmitter ws
+    ptx_wgmma_sp_rs ptx_wgmma_sp_ss ptx_wgmma_ss set_max_nreg SparseTensorCoreIntrinEmitter stg128 stg256 stg32
+    stg64 sts128 sts32 sts64 tcgen05_after_thread_sync tcgen05_before_thread_sync tcgen05_cp_warpx4 tcgen05_gemm
+    tcgen05_gemm_blockscaled tcgen05_gemm_sp tcgen05_mma tcgen05_mma_arrive tcgen05_mma_blockscaled
+    tcgen05_sf_warp_transpose TCGEN05DescriptorParams TCGEN05TensorCoreIntrinEmitter TensorCoreIntrinEmitter
+    TensorCoreIntrinEmitterSM120 TensorCoreIntrinEmitterWithLadderTransform tma_copy tma_gather4 tma_gather4_bytes
+    tma_load tma_load_2sm tma_scatter4 tma_store_arrive tma_store_wait wait_wgmma warpgroup_arrive
+    warpgroup_commit_batch warpgroup_fence_operand warpgroup_wait WarpSpecialize WarpSpecializeFrame wgmma_gemm
+    wgmma_gemm_sp wgmma_mma WGMMADescriptorParams WGMMATensorCoreIntrinEmitter WGSparseTensorCoreIntrinEmitter ws
     """.split()
 )

@@ -46,6 +46,8 @@ struct Fibre {
   bool done = false;
   const Meeting* waits_for = nullptr;
   int site = kNoSite;
+  const void* caller = nullptr;  // the code that asked which lanes are here, and the answer
+  uint64_t beside = 0;
 };
 
 // A line of the author's source, and the buffer that is accessed there.
@@ -87,6 +89,10 @@ void named_barrier(unsigned number, unsigned count, bool wait = true);
 void meet_warp(uint64_t mask, bool orders_memory);
 // The lanes of this warp that have not ended.
 uint64_t live_lanes();
+// The lanes of this warp that run this call together: those that come here before they wait for anything else.
+uint64_t converged_lanes();
+// Whether a thread of this block has not ended.
+bool is_live(unsigned thread);
 // Where the author's source is: kept for reports of what this thread waits for.
 inline void here(int site) { block.self->site = site; }
 
@@ -135,14 +141,26 @@ inline uint64_t ballot(uint64_t mask, bool predicate) {
     return found;
   });
 }
-// The lanes of `mask` whose value is this lane's.
+// A barrier of the block whose value is the number of threads on which `predicate` holds.
+inline unsigned count_threads(bool predicate) {
+  block.slots[block.self->linear] = predicate;
+  barrier();
+  unsigned count = 0;
+  for (unsigned thread = 0; thread < block.block.count(); ++thread)
+    count += is_live(thread) && block.slots[thread] != 0;
+  barrier();
+  return count;
+}
+// The lanes of `mask` whose value has this lane's bits.
 template <typename T>
 uint64_t match_any(uint64_t mask, T value) {
-  return together(mask, value, [=](auto values) {
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof(T));
+  return together(mask, bits, [=](auto values) {
     const uint64_t present = mask & live_lanes();
     uint64_t found = 0;
     for (unsigned lane = 0; lane < block.warp_size; ++lane)
-      if (present >> lane & 1) found |= uint64_t{values(lane) == value} << lane;
+      if (present >> lane & 1) found |= uint64_t{values(lane) == bits} << lane;
     return found;
   });
 }

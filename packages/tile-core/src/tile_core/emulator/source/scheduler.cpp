@@ -52,6 +52,7 @@ Stacks stacks;
 Launch launch;
 Meeting whole_block;
 Meeting named[kNamedBarriers];
+Meeting converging;
 // On the heap: as statics their initial values would be a quarter megabyte of every kernel's library.
 Fibre* const fibres = new Fibre[kMaxThreads];
 WarpMeeting* const warps = new WarpMeeting[kMaxThreads];
@@ -144,6 +145,25 @@ void enter() {
   __builtin_unreachable();
 }
 
+// Nobody else can come: those who asked which lanes run a call together are answered, each for its own call.
+bool answer_converged() {
+  bool asked = false;
+  for (unsigned t = 0; t < threads; ++t) {
+    Fibre& fibre = fibres[t];
+    if (fibre.waits_for != &converging) continue;
+    asked = true;
+    fibre.beside = 0;
+    const unsigned first = t - t % block.warp_size;
+    for (unsigned lane = 0; lane < block.warp_size && first + lane < threads; ++lane) {
+      const Fibre& other = fibres[first + lane];
+      if (other.waits_for == &converging && other.caller == fibre.caller) fibre.beside |= uint64_t{1} << lane;
+    }
+  }
+  for (unsigned t = 0; t < threads; ++t)
+    if (fibres[t].waits_for == &converging) fibres[t].waits_for = nullptr;
+  return asked;
+}
+
 void prepare(Dim3 index) {
   block.index = index;
   alive = threads;
@@ -175,7 +195,7 @@ int run_block(Dim3 index) {
       if (failure.fault != Fault::kNone) return 1;
       moved = true;
     }
-    if (moved) continue;
+    if (moved || answer_converged()) continue;
     Text text;
     text.add("deadlock in block (%u, %u, %u): ", index.x, index.y, index.z);
     list_waiting(text);
@@ -265,6 +285,15 @@ void named_barrier(unsigned number, unsigned count, bool wait) {
   meeting.expected = count;
   meet(meeting, wait);
 }
+
+__attribute__((noinline)) uint64_t converged_lanes() {
+  block.self->caller = __builtin_return_address(0);
+  block.self->waits_for = &converging;
+  while (block.self->waits_for != nullptr) give_way();
+  return block.self->beside;
+}
+
+bool is_live(unsigned thread) { return !fibres[thread].done; }
 
 uint64_t live_lanes() {
   const unsigned first = block.first_of_warp();

@@ -27,13 +27,15 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) { tile::meet_warp(mask, true
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
-  return tile::exchange(mask, value, [=](unsigned lane) { return lane / width * width + source % width; });
+  return tile::exchange(mask, value,
+                        [=](unsigned lane) { return lane / width * width + static_cast<unsigned>(source) % width; });
 }
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32) {
   return tile::exchange(mask, value, [=](unsigned lane) {
+    // Groups of lanes above are out of reach, those below are not.
     const unsigned from = lane ^ static_cast<unsigned>(distance);
-    return from / width == lane / width ? from : lane;
+    return from > (lane | (width - 1u)) ? lane : from;
   });
 }
 template <typename T>
@@ -45,11 +47,16 @@ T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32) {
   return tile::exchange(mask, value,
                         [=](unsigned lane) { return lane % width + distance >= unsigned(width) ? lane : lane + distance; });
 }
-inline unsigned __activemask() { return static_cast<unsigned>(tile::live_lanes()); }
+inline __attribute__((always_inline)) unsigned __activemask() {
+  return static_cast<unsigned>(tile::converged_lanes());
+}
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(tile::ballot(mask, predicate != 0));
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __syncthreads_count(int predicate) { return static_cast<int>(tile::count_threads(predicate != 0)); }
+inline int __syncthreads_or(int predicate) { return __syncthreads_count(predicate) != 0; }
+inline int __syncthreads_and(int predicate) { return __syncthreads_count(!predicate) == 0; }
 inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
 template <typename T>
 unsigned __match_any_sync(unsigned mask, T value) {
@@ -57,8 +64,8 @@ unsigned __match_any_sync(unsigned mask, T value) {
 }
 template <typename T>
 unsigned __match_all_sync(unsigned mask, T value, int* all) {
-  const unsigned same = __match_any_sync(mask, value);
-  *all = __ballot_sync(mask, same == (mask & __activemask())) == (mask & __activemask());
+  const unsigned same = __match_any_sync(mask, value), present = mask & static_cast<unsigned>(tile::live_lanes());
+  *all = __ballot_sync(mask, same == present) == present;
   return *all ? same : 0u;
 }
 template <typename T>
@@ -92,6 +99,10 @@ T atomicAdd(T* address, T value) {
   return old;
 }
 
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
+inline int __clz(unsigned bits) { return bits == 0 ? 32 : __builtin_clz(bits); }
+inline int __clzll(unsigned long long bits) { return bits == 0 ? 64 : __builtin_clzll(bits); }
 inline float __int_as_float(int bits) {
   float value;
   memcpy(&value, &bits, 4);

@@ -5,6 +5,7 @@
 #include "tile_qualifiers.h"
 
 #define amdgpu_flat_work_group_size(least, most) unused
+#define TILE_WAVE tile::block.warp_size
 
 typedef unsigned tile_uint2 __attribute__((vector_size(8)));
 typedef unsigned tile_uint4 __attribute__((vector_size(16)));
@@ -43,8 +44,8 @@ inline int tile_readlane(int value, int lane) {
 }
 #define __builtin_amdgcn_readlane(value, lane) tile_readlane(value, lane)
 #define __builtin_amdgcn_readfirstlane(value) tile_readlane(value, __builtin_ctzll(tile::live_lanes()))
-#define __builtin_amdgcn_ballot_w64(predicate) tile::ballot(tile::live_lanes(), predicate)
-#define __builtin_amdgcn_ballot_w32(predicate) static_cast<unsigned>(tile::ballot(tile::live_lanes(), predicate))
+#define __builtin_amdgcn_ballot_w64(predicate) tile::ballot(tile::converged_lanes(), predicate)
+#define __builtin_amdgcn_ballot_w32(predicate) static_cast<unsigned>(tile::ballot(tile::converged_lanes(), predicate))
 
 // A plain read-modify-write is atomic here.
 #define __HIP_MEMORY_SCOPE_AGENT 4
@@ -72,6 +73,7 @@ T __hip_atomic_fetch_add(T* address, T value, int, int) {
   extern "C" inline double __ocml_##name##_f64(double x, double y) { return name(x, y); }
 TILE_OCML_1(exp)
 TILE_OCML_1(exp2)
+TILE_OCML_1(exp10)
 TILE_OCML_1(log)
 TILE_OCML_1(log2)
 TILE_OCML_1(log10)

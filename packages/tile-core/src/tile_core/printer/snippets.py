@@ -1,0 +1,239 @@
+"""Functions that printed kernels of the C++ dialects of GPUs define when they use them.
+
+`@inline@`, `@compare_and_swap@`, `@copy_bytes@`, `@fence@` and `@warp@` stand for the words of the language (`spell`).
+Exchanges of a warp are written over `tile_lane`, `tile_lanes` and `tile_shuffle`, which a language defines; one that
+has an exchange in hardware lists that instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tile_core.printer.language import Snippet
+
+if TYPE_CHECKING:
+    from tile_core.printer.simt import Words
+
+COMBINATIONS = {
+    "sum": ("T(a + b)", ()),
+    "max": ("tile_max(a, b)", ("tile_max",)),
+    "min": ("tile_min(a, b)", ("tile_min",)),
+    "bitand": ("T(a & b)", ()),
+    "bitor": ("T(a | b)", ()),
+}
+"""What a reduction of a warp combines two values `a` and `b` of type `T` by, and the snippets that it needs."""
+
+
+def _warp_reduction(kind: str) -> Snippet:
+    combined, needs = COMBINATIONS[kind]
+    text = f"""
+template <typename T>
+@inline@ T tile_warp_reduce_{kind}(T value) {{
+  return tile_warp_reduce(value, [](T a, T b) {{ return {combined}; }});
+}}
+"""
+    return Snippet(text, needs=(*needs, "tile_warp_reduce"))
+
+
+def _shuffle(name: str, source: str, what: str) -> Snippet:
+    """An exchange in groups of `width` lanes; `source` is the lane to read, an expression of `lane`, `by`, `width`."""
+    text = f"""
+// {what}
+template <typename T>
+@inline@ T {name}(T value, int by, int width) {{
+  const int lane = tile_lane();
+  return tile_shuffle(value, {source});
+}}
+"""
+    return Snippet(text, needs=("tile_lane", "tile_shuffle"))
+
+
+SNIPPETS: Mapping[str, Snippet] = {
+    "tile_max": Snippet("""
+// The maximum; NaN if either operand is NaN.
+template <typename T>
+@inline@ T tile_max(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+"""),
+    "tile_min": Snippet("""
+// The minimum; NaN if either operand is NaN.
+template <typename T>
+@inline@ T tile_min(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+"""),
+    "tile_round": Snippet("""
+// Halves go away from zero.
+template <typename T>
+@inline@ T tile_round(T x) {
+  const T whole = trunc(x);
+  return fabs(x - whole) >= T(0.5) ? whole + copysign(T(1), x) : whole;
+}
+"""),
+    "tile_reinterpret": Snippet("""
+// The same bits as a value of another type.
+template <typename To, typename From>
+@inline@ To tile_reinterpret(From value) {
+  static_assert(sizeof(To) == sizeof(From), "the types have different sizes");
+  To bits;
+  @copy_bytes@(&bits, &value, sizeof(To));
+  return bits;
+}
+"""),
+    "tile_is_aligned": Snippet("""
+@inline@ bool tile_is_aligned(const void* address, unsigned bytes) {
+  return reinterpret_cast<unsigned long long>(address) % bytes == 0;
+}
+"""),
+    "tile_atomic": Snippet("""
+// Read-modify-write of one element, as a compare-and-swap of the word that holds it; the value before.
+template <typename Word, typename T, typename Combine>
+@inline@ T tile_atomic_swap(T* address, Combine combine) {
+  const unsigned long long bits = reinterpret_cast<unsigned long long>(address);
+  Word* const word = reinterpret_cast<Word*>(bits / sizeof(Word) * sizeof(Word));
+  const unsigned shift = static_cast<unsigned>(bits % sizeof(Word)) * 8u;
+  const Word mask = (~Word(0) >> 8 * (sizeof(Word) - sizeof(T))) << shift;
+  Word seen = *word;
+  while (true) {
+    const Word part = (seen & mask) >> shift;
+    T old;
+    @copy_bytes@(&old, &part, sizeof(T));
+    const T value = combine(old);
+    Word changed = 0;
+    @copy_bytes@(&changed, &value, sizeof(T));
+    const Word wanted = (seen & ~mask) | changed << shift;
+    const Word before = @compare_and_swap@(word, seen, wanted);
+    if (before == seen) return old;
+    seen = before;
+  }
+}
+template <typename T, typename Combine>
+@inline@ T tile_atomic(T* address, Combine combine) {
+  if constexpr (sizeof(T) == 8) {
+    return tile_atomic_swap<unsigned long long>(address, combine);
+  } else {
+    return tile_atomic_swap<unsigned int>(address, combine);
+  }
+}
+"""),
+    "tile_ordered": Snippet("""
+// An atomic operation that other accesses of this thread do not pass, in either direction.
+template <typename Operation>
+@inline@ auto tile_ordered(Operation operation) {
+  @fence@;
+  const auto old = operation();
+  @fence@;
+  return old;
+}
+"""),
+    "tile_word": Snippet("""
+// The unsigned integer of a size.
+template <unsigned Bytes> struct tile_word { typedef unsigned long long type; };
+template <> struct tile_word<1> { typedef unsigned char type; };
+template <> struct tile_word<2> { typedef unsigned short type; };
+template <> struct tile_word<4> { typedef unsigned type; };
+"""),
+    "tile_atomic_load": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_load(const T* address) {
+  typedef typename tile_word<sizeof(T)>::type Word;
+  const Word bits = *reinterpret_cast<const volatile Word*>(address);
+  T value;
+  @copy_bytes@(&value, &bits, sizeof(T));
+  return value;
+}
+""",
+        needs=("tile_word",),
+    ),
+    "tile_atomic_store": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_store(T* address, T value) {
+  typedef typename tile_word<sizeof(T)>::type Word;
+  Word bits;
+  @copy_bytes@(&bits, &value, sizeof(T));
+  *reinterpret_cast<volatile Word*>(address) = bits;
+  return value;
+}
+""",
+        needs=("tile_word",),
+    ),
+    "tile_warp_reduce": Snippet(
+        """
+// Every lane of the warp gets the combination of all; the last warp of a block may be short.
+template <typename T, typename Combine>
+@inline@ T tile_warp_reduce(T value, Combine combine) {
+  const unsigned lanes = tile_lanes();
+  for (unsigned distance = @warp@ / 2; distance != 0; distance /= 2) {
+    const T other = tile_shuffle_xor(value, int(distance));
+    if ((tile_lane() ^ distance) < lanes) value = combine(value, other);
+  }
+  return lanes == @warp@ ? value : tile_shuffle(value, 0);
+}
+""",
+        needs=("tile_lane", "tile_lanes", "tile_shuffle", "tile_shuffle_xor"),
+    ),
+    "tile_shfl_sync": _shuffle(
+        "tile_shfl_sync", "(lane & -width) + (by & width - 1)", "The value of lane `by` of each group."
+    ),
+    "tile_shfl_xor": _shuffle(
+        "tile_shfl_xor",
+        "(lane ^ by) > (lane | width - 1) ? lane : lane ^ by",
+        "The value of the lane that differs by the bits of `by`; groups above are out of reach.",
+    ),
+    "tile_shfl_up": _shuffle(
+        "tile_shfl_up",
+        "lane - by < (lane & -width) ? lane : lane - by",
+        "The value of the lane `by` below; the lowest lanes keep theirs.",
+    ),
+    "tile_shfl_down": _shuffle(
+        "tile_shfl_down",
+        "lane + by > (lane | width - 1) ? lane : lane + by",
+        "The value of the lane `by` above; the highest lanes keep theirs.",
+    ),
+    **{f"tile_warp_reduce_{kind}": _warp_reduction(kind) for kind in COMBINATIONS},
+    "tile_atomic_max": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_max(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return tile_max(old, value); });
+}
+""",
+        needs=("tile_max", "tile_atomic"),
+    ),
+    "tile_atomic_min": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_min(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return tile_min(old, value); });
+}
+""",
+        needs=("tile_min", "tile_atomic"),
+    ),
+    "tile_atomic_or": Snippet(
+        """
+template <typename T>
+@inline@ T tile_atomic_or(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return T(old | value); });
+}
+""",
+        needs=("tile_atomic",),
+    ),
+}
+ANY_ATOMIC_ADD = """
+template <typename T>
+@inline@ T tile_atomic_add(T* address, T value) {
+  return tile_atomic(address, [=](T old) { return T(old + value); });
+}
+"""
+"""The addition of any type; a language adds overloads for those that its hardware adds in one instruction."""
+
+
+def spell(text: str, words: Words) -> str:
+    """A snippet's text with the words of a language."""
+    for word in ("inline", "compare_and_swap", "copy_bytes", "fence", "warp"):
+        text = text.replace(f"@{word}@", getattr(words, word))
+    return text

@@ -1,0 +1,45 @@
+"""One program everywhere: interpreted, emulated with checks, and compiled for the architectures of the compile tier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile_core as tl
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+CHECKED = {"tile.emulate_check": True}
+Agree = Callable[..., list[np.ndarray]]
+
+
+@pytest.fixture
+def agree() -> Agree:
+    """Run a kernel in the interpreter and emulated, on copies of the same arrays; what both leave in them."""
+
+    def run(func: Any, *arrays: Any, arch: str = "sm_90") -> list[np.ndarray]:
+        target = {"kind": "cuda", "arch": arch}
+        left, right = ([np.copy(array) if isinstance(array, np.ndarray) else array for array in arrays] for _ in "12")
+        tl.compile(func, target="interpret")(*left)
+        tl.compile(func, target=target, execution="emulate", pass_configs=CHECKED)(*right)
+        for one, other in zip(left, right, strict=True):
+            np.testing.assert_array_equal(one, other)
+        return right
+
+    return run
+
+
+@pytest.fixture
+def build() -> Callable[..., str]:
+    """Compile a kernel for every architecture in `architectures`; its source for the last one."""
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+
+    def compile_for_all(func: Any, architectures: tuple[str, ...] = ARCHITECTURES) -> str:
+        source = ""
+        for arch in architectures:
+            source = tl.compile(func, target={"kind": "cuda", "arch": arch}).get_kernel_source()
+        return source
+
+    return compile_for_all
