@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 import textwrap
@@ -232,14 +233,45 @@ def test_an_assertion_in_a_kernel(blocks):
     def check(A: T.Tensor((blocks,), "int32"), B: T.Tensor((blocks,), "int32")):
         with T.Kernel(blocks) as bx:
             T.device_assert(A[bx] < 100, "too large")
+            assert A[bx] != 50, "fifty"
+            T.device_assert(A[bx] >= 0, "negative", no_stack_info=True)
             B[bx] = A[bx]
 
     kernel = tl.compile(check, target="cpu", out_idx=-1)
-    a = torch.arange(blocks, dtype=torch.int32)
+    a = torch.arange(blocks, dtype=torch.int32) % 50
     assert torch.equal(kernel(a), a)
-    with pytest.raises(errors.DeviceAssertError, match=r"too large \(.*test_calls\.py:\d+\)"):
-        kernel(a + 100 - blocks + 1)
+    for value, message, line in [(100, "too large", "A[bx] < 100"), (50, "fifty", "!= 50"), (-1, "negative", "")]:
+        b = a.clone()
+        b[-1] = value
+        for call in (kernel, lambda b: kernel.run(*kernel.bind(b))):
+            with pytest.raises(errors.DeviceAssertError) as caught:
+                call(b)
+            assert_at(caught.value, message, line)
     assert torch.equal(kernel(a), a)
+
+
+def assert_at(error, message, line):
+    """The error says `message` and points at a line of this file with `line`; an empty one: at none."""
+    assert error.message == message
+    assert (error.span is None) is (line == "")
+    if error.span is not None:
+        assert line in linecache.getline(error.span.file, error.span.line)
+
+
+def test_an_assertion_in_an_eager_kernel():
+    @tl.jit(target="cpu")
+    def check(A):
+        n = T.const("n")
+        A: T.Tensor((n,), "int32")
+        with T.Kernel(n) as bx:
+            assert A[bx] < 5, "too large"
+
+    a = torch.arange(5, dtype=torch.int32)
+    check(a)
+    for _ in range(2):
+        with pytest.raises(errors.DeviceAssertError) as caught:
+            check(a + 1)
+        assert_at(caught.value, "too large", "A[bx] < 5")
 
 
 def test_factories_of_one_name_and_other_closures():

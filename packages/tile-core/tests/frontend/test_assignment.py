@@ -454,7 +454,7 @@ def test_stores_convert(run):
             B[0] = A[0]
             B[1] = -2.9
             C[0] = -1
-            C[1] = 300
+            C[1] = T.cast(300, T.uint8)
             v = T.alloc_var(T.int32)
             v = A[0]
             B[2] = v

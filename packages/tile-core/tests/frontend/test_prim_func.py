@@ -198,6 +198,34 @@ def test_language_functions_outside_of_a_trace():
         T.alloc_shared((8,), "float32")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: T.copy(1, 2),
+        lambda: T.copy(T.Tensor((8,), "int32"), T.Tensor((8,), "int32")),
+        lambda: T.gemm(1, 2, 3),
+        lambda: T.reduce_sum(1, 2),
+        lambda: T.atomic_add(1, 2),
+        lambda: T.fill(1, 2),
+        lambda: T.view(1, (2,)),
+        lambda: T.print(1),
+        lambda: T.annotate_layout({1: 2}),
+    ],
+)
+def test_wrong_arguments_do_not_hide_that_nothing_is_traced(call):
+    with pytest.raises(NoBuilderError, match="T.prim_func") as caught:
+        call()
+    assert caught.value.span is not None
+    assert caught.value.span.file == __file__
+
+
+def test_errors_in_code_without_source_have_a_place_and_no_line():
+    with pytest.raises(NoBuilderError) as caught:
+        exec(compile("import tile_core.language as T\nT.copy(1, 2)", "<gone>", "exec"), {})
+    assert "  --> <gone>:2:1" in str(caught.value)
+    assert "^" not in str(caught.value)
+
+
 def test_every_statement_has_the_users_line():
     @T.prim_func
     def kernel(A: Ints, B: Ints):

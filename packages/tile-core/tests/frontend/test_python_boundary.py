@@ -75,6 +75,8 @@ ROWS: dict[str, list[int] | str] = {
     "A[0] = c / 2": "AmbiguousDivisionError",
     "A[0] = -7 // c": [-3],
     "A[0] = c ** 2": "OperandError",
+    "A[0] = 2**31": "ConstantRangeError",
+    "A[0] = c == None": "OperandError",
     "x = c; c = 9; A[0] = x": [3],
     "c, d = 4, c; A[0] = c; A[1] = d": [4, 3],
     "x: T.uint8 = -1; A[0] = x": [255],

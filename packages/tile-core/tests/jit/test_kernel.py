@@ -107,6 +107,13 @@ def test_out_idx_of_a_scalar(fake, programs):
         tl.compile(programs.scale(5), out_idx=1)
 
 
+@pytest.mark.parametrize("out_idx", [0, [2, 1]])
+def test_an_output_that_is_never_written(fake, programs, out_idx):
+    with pytest.raises(errors.OutIdxError, match="`[AB]` is an output of add, which never writes it") as caught:
+        tl.compile(programs.add(5), out_idx=out_idx)
+    assert "`C` (position 2)" in caught.value.remedy
+
+
 def test_an_output_whose_shape_nothing_tells(fake, programs):
     m, n = T.dynamic("m, n")
 

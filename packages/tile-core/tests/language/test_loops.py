@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import linecache
 
 import pytest
 import torch
@@ -222,6 +223,14 @@ def test_persistent_visits_every_tile_once(domain, wave, group):
         lambda: T.unroll(4, explicit=True, unroll_factor=2),
         lambda: T.unroll(4, unroll_factor=0),
         lambda: T.Pipelined(4, num_stages=1.5),
+        lambda: T.Pipelined(4, num_stages=-1),
+        lambda: T.Persistent([4], 1, 0, num_stages=-1),
+        lambda: T.Persistent([-4], 1, 0),
+        lambda: T.Parallel(-3),
+        lambda: T.Parallel(4, -1),
+        lambda: T.grid(-1),
+        lambda: T.serial(10**400),
+        lambda: T.serial(-(2**62), 2**63 - 1),
         lambda: T.Pipelined(4, order=[0, 0], stage=[0, 1]),
         lambda: T.Pipelined(4, order=[0, 1], stage=[0]),
         lambda: T.Pipelined(4, order=3),
@@ -235,6 +244,34 @@ def test_arguments_that_describe_no_loop(make):
         make()
     assert caught.value.remedy
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("arguments", [(0, 3, 0), (1.5,), (), ("4",), (1, 2, 3, 4)])
+def test_arguments_that_python_refuses_for_a_range(arguments):
+    with pytest.raises(LoopArgumentError, match="range") as caught:
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                for i in range(*arguments):
+                    A[i] = 1
+
+    span = caught.value.span
+    assert span is not None
+    assert "range(*arguments)" in linecache.getline(span.file, span.line)
+
+
+@pytest.mark.parametrize("make", [lambda: T.Parallel(0), lambda: T.grid(0), lambda: T.serial(-2), lambda: range(-2)])
+def test_extents_of_zero_and_ranges_that_end_before_they_begin_do_nothing(make):
+    @T.prim_func
+    def kernel(A: Ints):
+        with T.Kernel(1, threads=32):
+            for i in make():
+                A[i] = 1
+
+    a = torch.full((N,), -77, dtype=torch.int32)
+    tl.compile(kernel, target="interpret")(a)
+    assert (a == -77).all()
 
 
 def test_loops_are_not_iterated_by_python():

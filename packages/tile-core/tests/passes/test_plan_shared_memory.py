@@ -39,6 +39,23 @@ def test_tiles_that_live_together_lie_apart(run_until: Any) -> None:
     assert used == 912
 
 
+def test_all_lanes_of_a_vector_take_bytes(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((64,), T.float32x4), B: T.Tensor((64,), T.float32x4)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((64,), T.float32x4)
+            t = T.alloc_shared((64,), T.float32x4)
+            for i in T.Parallel(64):
+                s[i] = A[i]
+                t[i] = A[i]
+            for i in T.Parallel(64):
+                B[i] = s[63 - i] + t[63 - i]
+
+    found, used = places(run_until, func)
+    assert sorted(found.values()) == [0, 1024]
+    assert used == 2048
+
+
 def test_tiles_that_do_not_share_bytes(run_until: Any) -> None:
     @T.prim_func
     def func(A: T.Tensor((100,), T.float32), B: T.Tensor((100,), T.float32)):

@@ -6,13 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from tile_core.errors.base import SourceSpan, TileError
-from tile_core.errors.frontend import (
-    ConstantWhileError,
-    ControlFlowError,
-    LoopCarriedNameError,
-    LoopElseError,
-    PythonStateError,
-)
+from tile_core.frontend import refusals
 from tile_core.frontend.names import assigned_names
 
 _LOOPS = ("serial", "Serial", "unroll", "Unroll", "Pipelined", "Persistent", "grid", "range")
@@ -53,11 +47,9 @@ class _Rules(ast.NodeVisitor):
         kind = _called(node.iter) if isinstance(node.iter, ast.Call) else ""
         device = kind in (*_LOOPS, *_UNORDERED)
         if device and node.orelse:
-            self._report(
-                node, LoopElseError, f"`else` on {kind}, a loop of the kernel", "set a T.alloc_var and test it"
-            )
+            self._report(node, refusals.loop_else(kind))
         if device:
-            self._carried(node.body, node.target)
+            self._carried(f"device loop ({kind})", node.body, node.target)
         self._inside(kind if device else "python", node.body)
         for stmt in node.orelse:
             self.visit(stmt)
@@ -65,10 +57,8 @@ class _Rules(ast.NodeVisitor):
     def visit_While(self, node: ast.While) -> None:
         """A `while`, which is always the kernel's."""
         if isinstance(node.test, ast.Constant) and node.test.value:
-            self._report(
-                node, ConstantWhileError, "the condition of `while` is constant", "read a T.alloc_var in the condition"
-            )
-        self._carried([*node.body], None, condition=node.test)
+            self._report(node, refusals.endless_while(repr(node.test.value)))
+        self._carried("device loop (while)", [*node.body], None, condition=node.test)
         self._inside("while", node.body)
 
     def visit_Break(self, node: ast.Break) -> None:
@@ -82,14 +72,12 @@ class _Rules(ast.NodeVisitor):
     def visit_Return(self, node: ast.Return) -> None:
         """`return`, refused in a loop of the kernel."""
         if self._in_device_loop():
-            self._report(
-                node, ControlFlowError, "`return` in a device loop", "let the rest of the body stand under `if`"
-            )
+            self._report(node, refusals.device_return())
 
     def visit_Raise(self, node: ast.Raise) -> None:
         """`raise`, refused in a loop of the kernel."""
         if self._in_device_loop():
-            self._report(node, ControlFlowError, "`raise` in a device loop is raised while tracing", "write `assert`")
+            self._report(node, refusals.device_raise())
 
     def visit_Call(self, node: ast.Call) -> None:
         """A call that changes a Python container inside of a loop of the kernel."""
@@ -101,12 +89,7 @@ class _Rules(ast.NodeVisitor):
             and target.value.id in self.lists
             and self._in_device_loop()
         ):
-            self._report(
-                node,
-                PythonStateError,
-                f"the Python container {target.value.id} is changed inside a device loop, whose body is traced once",
-                "use T.alloc_var or a buffer, or loop over a Python sequence",
-            )
+            self._report(node, refusals.changed_state("container", target.value.id, "device loop"))
         self.generic_visit(node)
 
     def _inside(self, kind: str, body: Sequence[ast.stmt]) -> None:
@@ -120,50 +103,39 @@ class _Rules(ast.NodeVisitor):
 
     def _leaving(self, node: ast.stmt, word: str) -> None:
         if self.loops and self.loops[-1] in _UNORDERED:
-            self._report(
-                node,
-                ControlFlowError,
-                f"`{word}` in {self.loops[-1]}, whose iterations have no order",
-                "use T.serial, or guard the body with `if`",
-            )
+            self._report(node, refusals.unordered(word, self.loops[-1]))
 
-    def _carried(self, body: list[ast.stmt], target: ast.expr | None, condition: ast.expr | None = None) -> None:
+    def _carried(
+        self, where: str, body: list[ast.stmt], target: ast.expr | None, condition: ast.expr | None = None
+    ) -> None:
         """Names bound before a loop to a plain value, read in it before the loop assigns them."""
         unsafe = self.held & set(assigned_names(body)) - set(assigned_names([target] if target else []))
         if condition is not None:
-            self._reads(condition, unsafe)
+            self._reads(where, condition, unsafe)
         for stmt in body:
             if isinstance(stmt, ast.Assign):
-                self._reads(stmt.value, unsafe)
+                self._reads(where, stmt.value, unsafe)
                 unsafe = unsafe - set(assigned_names(stmt.targets))
             elif isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id in unsafe:
-                self._carries(stmt, stmt.target.id)
+                self._report(stmt, refusals.carried(stmt.target.id, where))
                 unsafe = unsafe - {stmt.target.id}
             elif not isinstance(stmt, ast.For | ast.While | ast.If | ast.With | ast.Try | ast.Match):
-                self._reads(stmt, unsafe)
+                self._reads(where, stmt, unsafe)
             else:
                 # What a nested block assigns may or may not be assigned: nothing more can be said of it here.
                 unsafe = unsafe - set(assigned_names([stmt]))
 
-    def _reads(self, root: ast.AST, unsafe: set[str]) -> None:
+    def _reads(self, where: str, root: ast.AST, unsafe: set[str]) -> None:
         for node in ast.walk(root):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in unsafe:
-                self._carries(node, node.id)
+                self._report(node, refusals.carried(node.id, where))
                 return
 
-    def _carries(self, node: ast.stmt | ast.expr, name: str) -> None:
-        self._report(
-            node,
-            LoopCarriedNameError,
-            f"{name} is read in a device loop that also assigns it",
-            f"make it a variable before the loop: {name} = T.alloc_var(dtype, init=...)",
-        )
-
-    def _report(self, node: ast.stmt | ast.expr, error: type[TileError], message: str, remedy: str) -> None:
+    def _report(self, node: ast.stmt | ast.expr, error: TileError) -> None:
         end_line = node.lineno if isinstance(node, ast.For | ast.While) else node.end_lineno or node.lineno
         end_column = node.col_offset + 1 if isinstance(node, ast.For | ast.While) else node.end_col_offset or 0
-        span = SourceSpan(self.file, node.lineno, node.col_offset, end_line, end_column)
-        self.found.append(error(message, remedy=remedy, span=span))
+        error.span = SourceSpan(self.file, node.lineno, node.col_offset, end_line, end_column)
+        self.found.append(error)
 
 
 def _called(call: ast.Call) -> str:

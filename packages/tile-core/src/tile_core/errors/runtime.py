@@ -147,10 +147,11 @@ class KeywordArgumentError(ArgumentError, TypeError):
 
 
 class OutIdxError(TileError, ValueError):
-    """`out_idx` names no parameter, names one twice, names a scalar, or is given together with returned tensors.
+    """The outputs of a kernel are not tensors of it that it writes, or are given twice.
 
     `out_idx` is a position or a list of positions among the kernel's parameters; negative positions count from the end.
-    A kernel that returns tensors made by `T.empty` has its outputs already.
+    A kernel that returns tensors made by `T.empty` has its outputs already. An output is written by the kernel: its
+    memory is not initialised.
     """
 
     code = "TILE-E0712"

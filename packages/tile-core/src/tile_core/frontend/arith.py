@@ -20,7 +20,7 @@ from tile_core.errors.frontend import (
     DivisionByZeroError,
     OperandError,
 )
-from tile_core.frontend.promotion import BOOL, INT32, Number, fits, promote, promote_exactly
+from tile_core.frontend.promotion import BOOL, INT32, Number, fits, promote, promote_exactly, shown
 
 Node = Callable[[ir.Expr, ir.Expr], ir.Expr]
 
@@ -84,7 +84,7 @@ def constant(value: Number, dtype: DType) -> ir.Expr:
     if dtype.lanes > 1:
         return tirx.Broadcast(constant(value, dtype.element), dtype.lanes)
     if dtype.is_float:
-        return _float_constant(float(value), dtype)
+        return _float_constant(_as_float(value, dtype), dtype)
     if isinstance(value, float):
         if not value.is_integer():
             raise ConstantRangeError(
@@ -94,8 +94,20 @@ def constant(value: Number, dtype: DType) -> ir.Expr:
     if dtype.is_bool:
         return tirx.IntImm("bool", int(bool(value)))
     if not fits(value, dtype):
-        raise ConstantRangeError(f"{value} does not fit {dtype}", remedy="use a wider dtype")
+        raise ConstantRangeError(
+            f"{shown(value)} does not fit {dtype}",
+            remedy=f'use a wider dtype; T.cast(value, "{dtype}") wraps around',
+        )
     return tirx.IntImm(dtype.tvm, int(value))
+
+
+def _as_float(value: Number, dtype: DType) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ConstantRangeError(
+            f"{shown(value)} does not fit {dtype}", remedy=f'T.infinity("{dtype}") is larger than every number'
+        ) from None
 
 
 def _float_constant(value: float, dtype: DType) -> ir.Expr:

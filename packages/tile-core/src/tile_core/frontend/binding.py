@@ -18,7 +18,7 @@ from tile_core.errors.frontend import (
 )
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.markers import CarriedVariable, Marker
-from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_cast
+from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_stored
 from tile_core.frontend.writes import mentioned_buffers
 from tile_core.ir.regions import constant
 
@@ -78,7 +78,7 @@ def converted(annotation: Any, value: Any) -> Any:
     fresh = isinstance(value, VarCell) and not value.bound
     if not isinstance(annotation, DType) or isinstance(value, Buffer | Region) or fresh:
         return value
-    return Expr(unwrap_cast(value, annotation))
+    return Expr(unwrap_stored(value, annotation))
 
 
 def declare(name: str, old: Any, annotation: Any) -> Any:

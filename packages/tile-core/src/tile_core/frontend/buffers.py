@@ -10,7 +10,7 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import AssignmentTargetError
 from tile_core.frontend.builder import current_builder
-from tile_core.frontend.exprs import Expr, Value, as_expr, no_scalar, unwrap, unwrap_cast
+from tile_core.frontend.exprs import Expr, Value, as_expr, no_scalar, unwrap, unwrap_stored
 from tile_core.frontend.indexing import Index, Slicing, normalise
 from tile_core.ir import regions
 
@@ -134,7 +134,7 @@ class Buffer(Tile):
     def store(self, indices: tuple[Index, ...], value: Any) -> None:
         """Emit a store of `value`, converted to the buffer's dtype, at full-rank indices."""
         builder = current_builder()
-        node = unwrap_cast(value, self.dtype)
+        node = unwrap_stored(value, self.dtype)
         builder.emit(S.BufferStore(self._ir, node, [unwrap(index) for index in indices], builder.span))
 
 

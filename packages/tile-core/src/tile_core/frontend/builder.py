@@ -27,6 +27,7 @@ from tile_core.errors.frontend import (
 from tile_core.frontend.depth import MAX_DEPTH, Depths
 from tile_core.frontend.positions import caller_span
 from tile_core.frontend.writes import memory_of, touches_buffers, written_buffers
+from tile_core.ir import asserts
 from tile_core.ir.spans import to_tvm
 from tile_core.ir.visit import sequence
 
@@ -74,6 +75,7 @@ class Builder:
         self.entry_depth = 0
         self.kernel: Any = None
         self.outputs: list[Any] = []
+        self._assertions = 0
         self.attributes: dict[str, Any] = {}
         self.eager: Any = None
         self.clock = 0
@@ -136,6 +138,11 @@ class Builder:
     def evaluate(self, call: ir.Expr) -> None:
         """Append an expression for its effect."""
         self.emit(S.Evaluate(call, self.span))
+
+    def assertion(self, condition: ir.Expr, text: str, *, located: bool = True) -> None:
+        """Stop the kernel with `text` unless `condition` holds; `located`: the error shows the line."""
+        self._assertions += 1
+        self.emit(asserts.assertion(condition, text, self._assertions if located else 0, self.span))
 
     def unique_name(self, name: str) -> str:
         """`name`, with a suffix if it is taken."""

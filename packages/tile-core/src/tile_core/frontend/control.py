@@ -15,13 +15,8 @@ from typing import Any, Self
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.errors.frontend import (
-    ConstantWhileError,
-    ControlFlowError,
-    LoopElseError,
-    LoopUseError,
-)
-from tile_core.frontend import arith
+from tile_core.errors.frontend import ControlFlowError, LoopUseError
+from tile_core.frontend import arith, refusals
 from tile_core.frontend.builder import Frame, current_builder
 from tile_core.frontend.loops import LoopNest
 from tile_core.frontend.markers import UNBOUND, Carried, CarriedVariable, Marker, PythonState, Rebound
@@ -147,9 +142,7 @@ class LoopScope:
         containers: Mapping[str, Any],
     ) -> None:
         if nest is not None and has_else:
-            raise LoopElseError(
-                f"`else` on {nest.what}, a loop of the kernel", remedy="set a T.alloc_var where you break, and test it"
-            )
+            raise refusals.loop_else(nest.what)
         self._nest = nest
         self._iterable = iterable
         what = "Python loop" if nest is None else f"device loop ({nest.what})"
@@ -229,10 +222,7 @@ class WhileScope:
         if known and not value:
             return False
         if known or (isinstance(node, tirx.IntImm) and int(node.value)):
-            raise ConstantWhileError(
-                f"the condition of `while` is {value!r} while tracing, so the loop never ends",
-                remedy="read a T.alloc_var or a buffer in the condition; a loop known while tracing is a `for`",
-            )
+            raise refusals.endless_while(repr(value))
         self._condition = node
         self._frame = self._stack.enter_context(builder.frame(device=True, loop=self._open))
         return True
@@ -295,10 +285,7 @@ def leave_loop(word: str, statement: Callable[[ir.Span | None], S.Stmt]) -> bool
             )
         return True
     if not loop.breakable:
-        raise ControlFlowError(
-            f"`{word}` in {loop.what}, whose iterations have no order",
-            remedy="use T.serial, or guard the body with `if`",
-        )
+        raise refusals.unordered(word, loop.what)
     if any(frame.kernel for frame in between):
         raise ControlFlowError(f"`{word}` would leave the kernel", remedy="decide on the host, outside of T.Kernel")
     builder.emit(statement(builder.span))
@@ -311,7 +298,4 @@ def refuse_return(word: str) -> None:
     """Refuse `return` where the device decides whether it is reached."""
     builder = current_builder()
     if any(frame.device for frame in builder.frames[builder.entry_depth :]):
-        raise ControlFlowError(
-            f"`{word}` in a device branch or loop",
-            remedy="let the rest of the body stand under `if`; T.thread_return() ends the thread",
-        )
+        raise refusals.device_return(word)

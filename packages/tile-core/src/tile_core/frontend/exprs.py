@@ -7,6 +7,7 @@ to write.
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -302,17 +303,43 @@ def unwrap(value: Any, dtype: DType | None = None) -> Any:
 
 
 def unwrap_cast(value: Any, dtype: DType) -> Any:
-    """Like `unwrap` with a dtype, but a number is converted as a cast does: `-1` to uint8 is 255, 1.5 to int32 is 1."""
+    """Like `unwrap` with a dtype, but a number is converted as a cast does.
+
+    Integers wrap: 300 to uint8 is 44. A float loses its fraction and saturates: 1.5 to int32 is 1, 300.5 to uint8 255.
+    """
     if isinstance(value, Value | ir.Expr):
         return unwrap(value, dtype)
-    number = as_number(value)
-    if dtype.element.is_integer and isinstance(number, int):
-        number = arith.wrap_int(number, dtype.element)
-    elif dtype.element.is_integer and number == number and abs(number) != float("inf"):
+    number, element = as_number(value), dtype.element
+    if element.is_integer:
+        number = arith.wrap_int(number, element) if isinstance(number, int) else _saturated(number, element)
+    return arith.constant(bool(number) if element.is_bool else number, dtype)
+
+
+def _saturated(number: float, element: DType) -> int:
+    """A float as the nearest integer toward zero that the dtype holds; NaN is 0."""
+    if math.isnan(number):
+        return 0
+    low, high = int(element.min), int(element.max)
+    return high if number >= high else low if number <= low else int(number)
+
+
+def unwrap_stored(value: Any, dtype: DType) -> Any:
+    """The expression of a value that goes into memory of `dtype`: like `unwrap_cast`, but a number keeps its value.
+
+    A fraction is dropped, and a negative integer that the signed type of the same width holds may go into an unsigned
+    one: `-1` to uint8 is 255.
+
+    Raises:
+        ConstantRangeError: a number that the dtype does not hold; only a cast wraps around.
+    """
+    if isinstance(value, Value | ir.Expr):
+        return unwrap(value, dtype)
+    number, element = as_number(value), dtype.element
+    if element.is_integer and isinstance(number, float) and math.isfinite(number):
         number = int(number)
-    elif dtype.element.is_bool:
-        number = bool(number)
-    return arith.constant(number, dtype)
+    if element.is_unsigned and -(int(element.max) + 1) // 2 <= number < 0:
+        number = arith.wrap_int(int(number), element)
+    return arith.constant(bool(number) if element.is_bool else number, dtype)
 
 
 def as_number(value: Any) -> Number:

@@ -13,6 +13,7 @@ from tvm import sym
 
 from tile_core.errors.frontend import IndexCountError, IndexRangeError
 from tile_core.frontend.exprs import Expr, as_expr, as_number
+from tile_core.frontend.promotion import shown
 from tile_core.ir.regions import constant
 
 Index = Any
@@ -77,7 +78,7 @@ def _bound(name: str, axis: int, value: Any, extent: Index, *, overhang: bool = 
     inside = counted >= 0 and (overhang or counted <= extent) if isinstance(extent, int) else True
     if isinstance(counted, int) and not inside:
         raise IndexRangeError(
-            f"the slice bound {bound} of {name} lies outside axis {axis} of extent {extent}",
+            f"the slice bound {shown(bound)} of {name} lies outside axis {axis} of extent {extent}",
             remedy="slices are not clamped: give bounds inside the buffer",
         )
     return counted
@@ -90,7 +91,7 @@ def _index(name: str, axis: int, value: Any, extent: Index) -> Index:
     counted = extent + index if index < 0 else index
     if isinstance(counted, int) and isinstance(extent, int) and not 0 <= counted < extent:
         raise IndexRangeError(
-            f"the index {index} of {name} lies outside axis {axis} of extent {extent}",
+            f"the index {shown(index)} of {name} lies outside axis {axis} of extent {extent}",
             remedy=f"use 0 to {extent - 1}, or a negative index from the end",
         )
     return counted

@@ -13,7 +13,7 @@ from tile_core.dtypes import DType
 from tile_core.errors.frontend import LoopArgumentError, LoopUseError
 from tile_core.frontend.binding import fixed
 from tile_core.frontend.builder import Builder
-from tile_core.frontend.promotion import INT32, promote
+from tile_core.frontend.promotion import INT32, INT64, fits, promote, shown
 from tile_core.frontend.values import Expr, Var, unwrap, wrap
 from tile_core.ir.regions import constant
 
@@ -135,14 +135,21 @@ def axis_of(what: str, start: Any, stop: Any = None, step: Any = None) -> Axis:
         start, stop = 0, start
     step = 1 if step is None else step
     start, stop, step = (_bound(what, value) for value in (start, stop, step))
+    count = _count(what, start, stop, step)
     dtype = INT32
-    for value in (start, stop, step):
-        dtype = promote(dtype, value.dtype if isinstance(value, Expr) else DType(_width(value)))
-    return Axis(start, _count(what, start, stop, step), step, dtype)
+    for value in (start, stop, step, count):
+        dtype = promote(dtype, value.dtype if isinstance(value, Expr) else _index_dtype(what, value))
+    return Axis(start, count, step, dtype)
 
 
-def _width(value: int) -> str:
-    return "int32" if -(2**31) <= value < 2**31 else "int64"
+def _index_dtype(what: str, value: int) -> DType:
+    if fits(value, INT32):
+        return INT32
+    if fits(value, INT64):
+        return INT64
+    raise LoopArgumentError(
+        f"{shown(value)} is a bound or the number of iterations of {what}", remedy="give bounds that 64 bits hold"
+    )
 
 
 def _bound(what: str, value: Any) -> Any:
@@ -165,7 +172,7 @@ def _count(what: str, start: Any, stop: Any, step: Any) -> Any:
         if step == 0:
             raise LoopArgumentError(f"{what} has the step 0", remedy="give a step other than 0")
         if all(isinstance(value, int) for value in (start, stop)):
-            return len(range(start, stop, step))
+            return max(0, -((start - stop) // step))
         if step == 1:
             return stop if isinstance(start, int) and start == 0 else stop - start
         return (stop - start + (step - 1)) // step if step > 0 else (start - stop + (-step - 1)) // -step

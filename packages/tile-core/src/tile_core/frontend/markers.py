@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tile_core.errors.base import SourceSpan
-from tile_core.errors.frontend import LoopCarriedNameError, PythonStateError, ReboundNameError, UndefinedNameError
+from tile_core.errors.frontend import LoopCarriedNameError, ReboundNameError, UndefinedNameError
+from tile_core.frontend import refusals
 
 
 class Marker:
@@ -57,10 +58,7 @@ class Carried(Marker):
 
     def refuse(self, name: str) -> NoReturn:
         """Raise LoopCarriedNameError."""
-        raise LoopCarriedNameError(
-            f"{name} is read in a {self.where} that also assigns it; a Python name keeps one value for all iterations",
-            remedy=f"make it a variable before the loop: {name} = T.alloc_var(dtype, init=...)",
-        )
+        raise refusals.carried(name, self.where)
 
 
 @dataclass
@@ -129,8 +127,4 @@ class PythonState:
         """Raise PythonStateError if one was changed."""
         for name, value, copy in self._kept:
             if not _unchanged(value, copy):
-                raise PythonStateError(
-                    f"the Python {type(value).__name__} {name} was changed inside a {where}, whose body is traced once",
-                    remedy="use T.alloc_var or a buffer for run-time state, or loop over a Python sequence",
-                    span=span,
-                )
+                raise refusals.changed_state(type(value).__name__, name, where, span)

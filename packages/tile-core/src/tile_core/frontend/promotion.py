@@ -18,6 +18,7 @@ FLOAT32 = DType("float32")
 _SIGNED = (DType("int8"), DType("int16"), INT32, INT64)
 
 Number = bool | int | float
+_READABLE_BITS = 128
 
 
 def _rank(dtype: DType) -> int:
@@ -82,7 +83,7 @@ def literal_dtype(value: Number) -> DType:
     for dtype in (INT32, INT64, UINT64):
         if fits(value, dtype):
             return dtype
-    raise ConstantRangeError(f"the integer {value} does not fit 64 bits", remedy="split it, or use a float")
+    raise ConstantRangeError(f"{shown(value)} does not fit 64 bits", remedy="split it, or use a float")
 
 
 def literal_beside(value: Number, other: DType) -> DType:
@@ -108,8 +109,15 @@ def _signed_above(element: DType, value: int) -> DType:
         if dtype.bits > element.bits and fits(value, dtype):
             return dtype
     raise ConstantRangeError(
-        f"{value} and {element} have no common integer type", remedy='cast one side: T.cast(x, "int64")'
+        f"{shown(value)} and {element} have no common integer type", remedy='cast one side: T.cast(x, "int64")'
     )
+
+
+def shown(value: Number) -> str:
+    """A number as a message shows it: Python refuses to print the longest integers, and nobody reads them."""
+    if isinstance(value, int) and value.bit_length() > _READABLE_BITS:
+        return f"<{value.bit_length()}-bit integer>"
+    return repr(value)
 
 
 def fits(value: int, dtype: DType) -> bool:

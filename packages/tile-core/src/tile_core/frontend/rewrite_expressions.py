@@ -63,8 +63,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         )
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """A chained comparison or membership test."""
-        if len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn):
+        """Comparisons that Python itself would get wrong: chained, of membership, and of equality."""
+        if len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn | ast.Eq | ast.NotEq):
             return self.generic_visit(node)  # type: ignore[return-value]
         self.refuse_walrus(node.comparators[1:], "the right side of a chained comparison")
         symbols = ast.Tuple([text(COMPARISONS[type(op)]) for op in node.ops], ast.Load())

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import builtins
 import operator
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.errors.frontend import CallSignatureError, ControlFlowError, LoopUseError, MembershipError
-from tile_core.frontend import arith, binding
+from tile_core.errors.frontend import (
+    CallSignatureError,
+    LoopArgumentError,
+    LoopUseError,
+    MembershipError,
+    OperandError,
+)
+from tile_core.frontend import arith, binding, refusals
 from tile_core.frontend.builder import Position, current_builder
 from tile_core.frontend.control import (
     BranchScope,
@@ -30,7 +37,6 @@ from tile_core.frontend.markers import UNBOUND, Marker
 from tile_core.frontend.places import Place
 from tile_core.frontend.values import Expr, Value, pair, unwrap, wrap
 from tile_core.ir import regions
-from tile_core.ir.asserts import KERNEL_ASSERTION
 from tile_core.ir.ops import tile_op
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -130,9 +136,17 @@ class Tracer:
 
     def range_(self, function: Any, *arguments: Any) -> Any:
         """`range(...)`: with device values it is a device loop, which only `for` accepts."""
-        if function is range and any(isinstance(argument, Expr) for argument in arguments):
+        if function is not range:
+            return function(*arguments)
+        if any(isinstance(argument, Expr) for argument in arguments):
             return serial(*arguments, what="range")
-        return function(*arguments)
+        try:
+            return range(*arguments)
+        except (TypeError, ValueError) as error:
+            raise LoopArgumentError(
+                f"range({', '.join(map(reprlib.repr, arguments))}): {error}",
+                remedy="give one to three integers or integer expressions, and a step other than 0",
+            ) from None
 
     def expression(self, value: Any) -> None:
         """A statement that is an expression: a call with an effect is kept."""
@@ -190,10 +204,7 @@ class Tracer:
     def raise_(self) -> None:
         """`raise`, refused in device code, where it would be raised while tracing."""
         if current_builder().in_device_code:
-            raise ControlFlowError(
-                "`raise` in a device branch or loop would be raised while the kernel is compiled",
-                remedy="write `assert condition, message`, which the kernel checks",
-            )
+            raise refusals.device_raise()
 
     def assert_(self, condition: Any, message: Callable[[], Any], source: str) -> AssertionError | None:
         """`assert`: checked now, which gives what is to be raised, or by the kernel."""
@@ -202,11 +213,8 @@ class Tracer:
                 return None
             detail = message()
             return AssertionError(source if detail is None else detail)
-        builder = current_builder()
         detail = message()
-        parts = [ir.StringImm(source if detail is None else str(detail))]
-        # The Python wrapper of TVM 0.27 names its first two parameters in the wrong order.
-        builder.emit(S.AssertStmt(arith.truth(_scalar(condition)), ir.StringImm(KERNEL_ASSERTION), parts, builder.span))
+        current_builder().assertion(arith.truth(_scalar(condition)), source if detail is None else str(detail))
         return None
 
 
@@ -265,10 +273,27 @@ def _both(a: Any, b: Any) -> Any:
 
 def _compare(symbol: str, left: Any, right: Any) -> Any:
     if symbol not in ("in", "not in"):
+        if symbol in ("==", "!="):
+            _refuse_identity(symbol, left, right)
         return _COMPARE[symbol](left, right)
     if isinstance(left, Value) and not _holds_object(left, right):
         raise MembershipError(f"`in` on the device value {left}", remedy="write the comparisons: x == 1 or x == 2")
     return (left in right) is (symbol == "in")
+
+
+def _refuse_identity(symbol: str, left: Any, right: Any) -> None:
+    """Refuse `==` and `!=` that would silently compare identities: of a scalar with None, of two tiles."""
+    for value, other in ((left, right), (right, left)):
+        if isinstance(value, Expr) and other is None:
+            raise OperandError(
+                f"`{symbol}` between the device value {value} and None",
+                remedy="a device value is never None: ask for a Python argument with `is None`",
+            )
+        if isinstance(value, Value) and not isinstance(value, Expr) and other is not None:
+            raise OperandError(
+                f"`{symbol}` between {value} and {reprlib.repr(other)}",
+                remedy="compare elements in a loop; `is` tells whether two names hold one buffer",
+            )
 
 
 def _holds_object(value: Value, container: Any) -> bool:

@@ -9,7 +9,7 @@ from tvm import tirx
 from tile_core.dtypes import DType, set_cast_hook
 from tile_core.errors.frontend import OperandError
 from tile_core.frontend.buffers import Buffer, Element, Region, VarCell, wrap
-from tile_core.frontend.exprs import Expr, Value, Var, as_number, is_device, pair, unwrap, unwrap_cast
+from tile_core.frontend.exprs import Expr, Value, Var, as_number, is_device, pair, unwrap, unwrap_cast, unwrap_stored
 
 __all__ = [
     "Buffer",
@@ -24,6 +24,7 @@ __all__ = [
     "pair",
     "unwrap",
     "unwrap_cast",
+    "unwrap_stored",
     "wrap",
 ]
 

@@ -31,6 +31,7 @@ from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import allocate
 from tile_core.interpreter.tile_ops import compile_tile_op
 from tile_core.interpreter.views import compile_view
+from tile_core.ir.asserts import text_of
 from tile_core.ir.launch import is_launch
 from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ir.regions import scope as scope_of
@@ -242,7 +243,7 @@ def _leave(signal: Signal, scope: Scope) -> Executor:
 
 def _assert(stmt: S.AssertStmt, scope: Scope) -> Executor:
     condition, place, span = compile_expr(stmt.condition, scope), scope.place, scope.span
-    message = " ".join(str(getattr(part, "value", part)) for part in stmt.message_parts)
+    message = text_of(" ".join(str(getattr(part, "value", part)) for part in stmt.message_parts))
 
     def run(state: State) -> None:
         failed = ~np.asarray(condition(state), np.bool_)

@@ -2,8 +2,9 @@
 
 The way of a call: constants (compile-time parameters) give the declared tensors; the tensors give the values of
 `T.const` symbols; constants and values together are the key of a kernel. To do this for every call would cost several
-times the kernel's own call, so a plain call first tries the kernel of the plain call before it. That is safe because
-sizes are compiled in: a kernel for other sizes refuses the tensors before anything runs.
+times the kernel's own call, so a plain call first tries the kernel of the plain call before it, if no captured value
+has changed. That is safe because sizes are compiled in: a kernel for other sizes refuses the tensors before anything
+runs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tile_core.errors.runtime import (
     CompileTimeArgumentError,
     MissingArgumentError,
 )
+from tile_core.jit.captures import Captures
 from tile_core.jit.compile import compile as compile_program
 from tile_core.jit.facts import any_lazy_sign, describe
 from tile_core.jit.freeze import freeze
@@ -45,7 +47,7 @@ class _Call:
 
 
 class EagerMode:
-    """The kernels of one eager function, one for each set of compile-time values."""
+    """The kernels of one eager function, one for each set of compile-time values, captured ones among them."""
 
     def __init__(self, function: EagerFunction, options: Mapping[str, Any]) -> None:
         self._function = function
@@ -53,6 +55,7 @@ class EagerMode:
         self._name = function.func.__name__
         self._parameters = inspect.signature(function.func).parameters
         self._runtime = tuple(name for name in self._parameters if name not in function.constant_names)
+        self._captures = Captures(function.func)
         self._signatures: dict[Hashable, EagerSignature] = {}
         self._kernels: dict[Hashable, JITKernel] = {}
         self._lock = threading.Lock()
@@ -70,12 +73,12 @@ class EagerMode:
         """
         last = self._last
         plain = not keywords and len(arguments) == self._plain
-        if last is None or not plain or any_lazy_sign(arguments):
+        if last is None or not plain or any_lazy_sign(arguments) or not self._captures.unchanged():
             return self._slow(arguments, keywords, plain=plain)
         try:
             return last.attempt(*arguments)
-        except TileError:
-            raise
+        except TileError as error:
+            raise last.located(error) from None
         except Exception as error:  # noqa: BLE001 - explained by `recover`, which raises what it does not know
             kernel = self.kernel(*arguments)
             if kernel is last:
@@ -118,7 +121,7 @@ class EagerMode:
         return self._key(call, self._solve(call)[1])
 
     def _key(self, call: _Call, dims: Mapping[str, int]) -> Hashable:
-        return freeze(call.constants), tuple(sorted(dims.items()))
+        return self._captures.token(), freeze(call.constants), tuple(sorted(dims.items()))
 
     def _kernel(self, call: _Call, signature: EagerSignature, dims: Mapping[str, int]) -> JITKernel:
         key = self._key(call, dims)
@@ -158,7 +161,7 @@ class EagerMode:
         return constants
 
     def _signature(self, call: _Call) -> EagerSignature:
-        key = freeze(call.constants)
+        key = self._captures.token(), freeze(call.constants)
         found = self._signatures.get(key)
         if found is None:
             found = self._signatures[key] = self._function.signature(call.constants)

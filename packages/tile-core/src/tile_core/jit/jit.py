@@ -195,16 +195,19 @@ def _mode(func: Callable[..., Any], options: Mapping[str, Any]) -> Mode:
 
 
 class LazyMode:
-    """A factory: one kernel for each set of compile-time arguments, kept as long as the factory lives."""
+    """A factory: one kernel for each set of compile-time arguments and captured values, kept as long as it lives."""
 
     runtime_names: tuple[str, ...] = ()
 
     def __init__(self, func: Callable[..., Any], options: Mapping[str, Any]) -> None:
         import inspect
 
+        from tile_core.jit.captures import Captures
+
         self._func = func
         self._options = options
         self._signature = inspect.signature(func)
+        self._captures = Captures(func)
         self._kernels: dict[Hashable, JITKernel] = {}
         self._lock = threading.Lock()
 
@@ -237,7 +240,7 @@ class LazyMode:
         return program
 
     def key(self, *arguments: Any, **keywords: Any) -> Hashable:
-        """The arguments by parameter, in hashable form.
+        """The arguments by parameter and the captured values, in hashable form.
 
         Raises:
             CompileTimeArgumentError: they do not fit the factory's parameters, or are not hashable.
@@ -247,7 +250,7 @@ class LazyMode:
         except TypeError as error:
             raise CompileTimeArgumentError(f"{self._func.__name__}{self._signature}: {error}") from None
         bound.apply_defaults()
-        return tuple((name, freeze(value)) for name, value in bound.arguments.items())
+        return self._captures.token(), tuple((name, freeze(value)) for name, value in bound.arguments.items())
 
     def _compile(self, *arguments: Any, **keywords: Any) -> JITKernel:
         from tile_core.jit.compile import compile as compile_program

@@ -16,6 +16,7 @@ import tvm_ffi
 
 from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.base import TileError
+from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.errors.runtime import (
     ArgumentCountError,
     ArgumentError,
@@ -23,6 +24,7 @@ from tile_core.errors.runtime import (
     KeywordArgumentError,
     UnknownStageError,
 )
+from tile_core.ir.asserts import place_of, text_of
 from tile_core.jit.adapt import adapt
 from tile_core.jit.arguments import check
 from tile_core.jit.artifact import Artifact, CompileRequest
@@ -156,9 +158,17 @@ class JITKernel:
         try:
             return self._invoke(*arguments)
         except Exception as error:
-            if not self.checks_itself or isinstance(error, TileError):
+            if not self.checks_itself:
                 raise
+            if isinstance(error, TileError):
+                raise self.located(error) from None
             return self.recover(arguments, error)
+
+    def located(self, error: TileError) -> TileError:
+        """An error of compiled code, with the line where it is an assertion of the program."""
+        if isinstance(error, DeviceAssertError) and error.span is None:
+            error.span, error.message = place_of(error.message, self.program), text_of(error.message)
+        return error
 
     def bind(self, *arguments: Any) -> tuple[Any, ...]:
         """Every parameter of a call in order: the arguments after all checks, and fresh outputs. Nothing runs.
@@ -172,7 +182,10 @@ class JITKernel:
 
     def run(self, *parameters: Any) -> None:
         """Run on every parameter, outputs included, as `bind` makes them."""
-        self._loaded.run(*parameters)
+        try:
+            self._loaded.run(*parameters)
+        except TileError as error:
+            raise self.located(error) from None
 
     def _checked(self, *arguments: Any) -> Any:
         """A call of a kernel that runs in Python: checks first."""

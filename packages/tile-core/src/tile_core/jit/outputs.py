@@ -28,7 +28,7 @@ def normalize_out_idx(out_idx: int | Sequence[int] | None, signature: Signature)
     """Positions of the outputs among the parameters, all from 0 up, in the order given.
 
     Raises:
-        OutIdxError: a position out of range, named twice, or of a parameter that is no tensor.
+        OutIdxError: a position out of range, named twice, or of a parameter that is no tensor or is never written.
     """
     if out_idx is None:
         return ()
@@ -37,6 +37,7 @@ def normalize_out_idx(out_idx: int | Sequence[int] | None, signature: Signature)
     positions = [_position(index, count, signature) for index in given]
     if len(set(positions)) != len(positions):
         raise OutIdxError(f"out_idx {out_idx!r} names a parameter of {signature.name} twice")
+    _refuse_unwritten(positions, signature)
     return tuple(positions)
 
 
@@ -50,11 +51,22 @@ def _position(index: object, count: int, signature: Signature) -> int:
             remedy=f"the kernel is {signature}",
         )
     position = index % count
-    if not isinstance(signature.params[position], TensorParam):
-        raise OutIdxError(
-            f"out_idx {index} is the parameter `{signature.params[position].name}`, which is not a tensor"
-        )
+    param = signature.params[position]
+    if not isinstance(param, TensorParam):
+        raise OutIdxError(f"out_idx {index} is the parameter `{param.name}`, which is not a tensor")
     return position
+
+
+def _refuse_unwritten(positions: Sequence[int], signature: Signature) -> None:
+    """Outputs come from memory that holds anything: one that is never written would be returned as it was."""
+    written = {at: p.name for at, p in enumerate(signature.params) if isinstance(p, TensorParam) and p.written}
+    for position in positions:
+        if position not in written:
+            raise OutIdxError(
+                f"`{signature.params[position].name}` is an output of {signature.name}, which never writes it",
+                remedy="the kernel writes "
+                + (", ".join(f"`{name}` (position {at})" for at, name in written.items()) or "nothing"),
+            )
 
 
 class Outputs:

@@ -33,6 +33,7 @@ def buffer_of(value: Any, what: str) -> Buffer:
         return value
     if isinstance(value, Element | Region | VarCell):
         return value.buffer
+    current_builder()  # outside of a trace that is what is wrong
     raise OpArgumentError(
         f"{what}: {value!r} of type {type(value).__name__} is no buffer",
         remedy="pass a buffer, a region such as A[0:n, :], or the element at which a region starts",
@@ -45,6 +46,7 @@ def whole_buffer(value: Any, what: str) -> Buffer:
         return value.buffer
     if isinstance(value, Buffer):
         return value
+    current_builder()
     raise OpArgumentError(f"{what}: {value!r} is no whole buffer", remedy="pass the buffer itself")
 
 

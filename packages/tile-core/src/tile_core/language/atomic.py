@@ -9,7 +9,7 @@ from tvm import ir
 
 from tile_core.errors.ops import AtomicOperandError
 from tile_core.frontend.builder import current_builder
-from tile_core.frontend.values import Buffer, Element, Expr, Region, Var, unwrap, unwrap_cast
+from tile_core.frontend.values import Buffer, Element, Expr, Region, Var, unwrap, unwrap_stored
 from tile_core.ir.ops import tile_op
 from tile_core.language import _operands
 from tile_core.language._operands import attributes
@@ -88,7 +88,7 @@ def _update(kind: str, dst: Any, value: Any, order: str | None, return_prev: boo
         return None
     args = {
         "dst": _operands.region(dst, f"{what}: dst"),
-        "value": unwrap_cast(value, _operands.buffer_of(dst, what).dtype),
+        "value": unwrap_stored(value, _operands.buffer_of(dst, what).dtype),
     }
     _operands.emit("tile.atomic_value", args, **attrs)
     return None
@@ -99,7 +99,7 @@ def _update_element(kind: str, dst: Element, value: Any, order: int, return_prev
     buffer = dst.buffer
     ops.check_element(kind, buffer.dtype, buffer.scope, buffer.name)
     index = [unwrap(position) for position in dst.indices]
-    call = ops.rmw(buffer.ir, index, unwrap_cast(value, buffer.dtype), kind, order, builder.span)
+    call = ops.rmw(buffer.ir, index, unwrap_stored(value, buffer.dtype), kind, order, builder.span)
     return _result(call, return_prev)
 
 
@@ -170,7 +170,7 @@ def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
             tile_op("tile.atomic_store"),
             [
                 ops.address(element.buffer.ir, [unwrap(index) for index in element.indices]),
-                unwrap_cast(src, element.buffer.dtype),
+                unwrap_stored(src, element.buffer.dtype),
             ],
             attrs={"memory_order": order},
             ret_ty="void",

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import ir
-from tvm.tirx import stmt as S
-
 from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend import arith
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Buffer, Element, Expr, Region, VarCell, unwrap
-from tile_core.ir.asserts import KERNEL_ASSERTION
 from tile_core.language._operands import emit, region
 
 __all__ = ["device_assert", "print"]
@@ -58,9 +54,5 @@ def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) ->
         msg: text of the error.
         no_stack_info: leave the source line out of it.
     """
-    builder = current_builder()
-    where = builder.source_span
-    place = "" if no_stack_info or where is None else f" ({where.file}:{where.line})"
-    text = f"{msg or 'device assertion failed'}{place}"
-    kind, parts = ir.StringImm(KERNEL_ASSERTION), [ir.StringImm(text)]
-    builder.emit(S.AssertStmt(arith.truth(unwrap(condition)), kind, parts, builder.span))
+    text = msg or "device assertion failed"
+    current_builder().assertion(arith.truth(unwrap(condition)), text, located=not no_stack_info)

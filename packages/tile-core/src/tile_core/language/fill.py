@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tile_core.frontend.values import VarCell, unwrap_cast
+from tile_core.frontend.values import VarCell, unwrap_stored
 from tile_core.ir.regions import REDUCER
 from tile_core.language import reducer
 from tile_core.language._operands import attributes, buffer_of, emit, region, whole_buffer
@@ -16,7 +16,10 @@ __all__ = ["clear", "fill"]
 def fill(buffer: Any, value: Any, annotations: Mapping[str, Any] | None = None) -> None:
     """Set every element of a buffer, a region or an element to `value`, converted to its dtype.
 
+    A Python number must fit the dtype; `T.cast` wraps around.
+
     Raises:
+        ConstantRangeError: a Python number that the dtype does not hold.
         RegionBoundsError: a constant region outside of the buffer.
 
     Example:
@@ -31,7 +34,7 @@ def fill(buffer: Any, value: Any, annotations: Mapping[str, Any] | None = None) 
         return
     emit(
         "tile.fill",
-        {"dst": region(buffer, "fill"), "value": unwrap_cast(value, target.dtype)},
+        {"dst": region(buffer, "fill"), "value": unwrap_stored(value, target.dtype)},
         **attributes(annotations),
     )
 

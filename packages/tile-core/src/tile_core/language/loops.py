@@ -13,6 +13,7 @@ from tile_core.frontend.builder import Builder
 from tile_core.frontend.loops import Axis, LoopNest, axis_of
 from tile_core.frontend.loops import serial as _serial
 from tile_core.frontend.positions import located
+from tile_core.frontend.promotion import shown
 from tile_core.frontend.values import Var, unwrap
 
 __all__ = [
@@ -129,7 +130,7 @@ def Parallel(
         found[COALESCED_WIDTH] = coalesced_width
     if loop_layout is not None:
         found[LOOP_LAYOUT] = _loop_layout(loop_layout, extents)
-    axes = tuple(axis_of("T.Parallel", extent) for extent in extents)
+    axes = tuple(_extent("T.Parallel", extent) for extent in extents)
     return LoopNest("T.Parallel", "parallel", axes, found, breakable=False)
 
 
@@ -177,11 +178,7 @@ def Pipelined(
     Raises:
         LoopArgumentError: a bound or option that is no integer, or equal entries in `order`.
     """
-    if not isinstance(num_stages, int) or isinstance(num_stages, bool):
-        raise LoopArgumentError(f"num_stages={num_stages!r}", remedy="give an int known while tracing")
-    found = dict(annotations or {})
-    if num_stages > 0:
-        found[NUM_STAGES] = num_stages
+    found = {**(annotations or {}), **_stages("T.Pipelined", num_stages)}
     for key, name, values in ((ORDER, "order", order), (STAGE, "stage", stage)):
         if values is not None:
             found[key] = _integers(name, values)
@@ -196,10 +193,26 @@ def Pipelined(
     return LoopNest("T.Pipelined", "serial", (axis_of("T.Pipelined", start, stop),), found)
 
 
+def _stages(what: str, num_stages: Any) -> dict[str, int]:
+    if not isinstance(num_stages, int) or isinstance(num_stages, bool) or num_stages < 0:
+        raise LoopArgumentError(
+            f"num_stages={num_stages!r} of {what}", remedy="give an int of at least 0, known while tracing"
+        )
+    return {NUM_STAGES: num_stages} if num_stages > 0 else {}
+
+
 def _integers(name: str, values: Any) -> list[int]:
     if not isinstance(values, list | tuple) or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
         raise LoopArgumentError(f"{name}={values!r}", remedy="give a list of ints")
     return list(values)
+
+
+def _extent(what: str, extent: Any) -> Axis:
+    """The axis of an extent, which unlike the end of a range cannot be negative."""
+    axis = axis_of(what, extent)
+    if isinstance(extent, int) and extent < 0:
+        raise LoopArgumentError(f"the extent {shown(extent)} of {what}", remedy="give extents of at least 0")
+    return axis
 
 
 def _positive(value: Any) -> bool:
@@ -215,7 +228,7 @@ def grid(*extents: Any) -> LoopNest:
     """
     if not extents:
         raise LoopArgumentError("T.grid without an extent", remedy="give at least one: T.grid(n)")
-    axes = tuple(axis_of("T.grid", extent) for extent in extents)
+    axes = tuple(_extent("T.grid", extent) for extent in extents)
     return LoopNest("T.grid", "serial", axes, breakable=len(axes) == 1)
 
 
@@ -241,7 +254,7 @@ def Persistent(
     """
     if not isinstance(domain, list | tuple) or not domain:
         raise LoopArgumentError(f"the domain {domain!r} of T.Persistent", remedy="give a list of extents")
-    extents = [axis_of("T.Persistent", extent).extent for extent in domain]
+    extents = [_extent("T.Persistent", extent).extent for extent in domain]
     wave, index = axis_of("T.Persistent", wave_size).extent, axis_of("T.Persistent", index).extent
     if isinstance(wave, int) and wave < 1:
         raise LoopArgumentError(f"wave_size={wave} of T.Persistent", remedy="give the number of blocks, at least 1")
@@ -263,9 +276,7 @@ def Persistent(
         # A flat index beyond the domain decodes to a last coordinate beyond its extent.
         return values, (values[-1] < last).ir
 
-    found = dict(annotations or {})
-    if num_stages > 0:
-        found[NUM_STAGES] = num_stages
+    found = {**(annotations or {}), **_stages("T.Persistent", num_stages)}
     axis = axis_of("T.Persistent", _ceildiv(total, wave))
     return LoopNest("T.Persistent", "serial", (Axis(0, axis.extent, 1, axis.dtype),), found, decode=decode)
 

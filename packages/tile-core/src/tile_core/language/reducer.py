@@ -20,7 +20,7 @@ from tvm import ir
 
 from tile_core.errors.ops import OpArgumentError, ReducerError
 from tile_core.frontend.builder import Builder, current_builder
-from tile_core.frontend.values import Buffer, Element, VarCell, unwrap, unwrap_cast, wrap
+from tile_core.frontend.values import Buffer, Element, VarCell, unwrap, unwrap_stored, wrap
 from tile_core.language import _operands
 from tile_core.language._operands import attributes
 from tile_core.ops import reducer as ops
@@ -54,7 +54,7 @@ def start(buffer: Buffer, value: Any) -> None:
     """Open an epoch that starts with `value`."""
     state = _state(buffer, "reducer_init")
     state.open = True
-    start_value = ops.identity(state.kind, buffer.dtype) if value is None else unwrap_cast(value, buffer.dtype)
+    start_value = ops.identity(state.kind, buffer.dtype) if value is None else unwrap_stored(value, buffer.dtype)
     args = {"dst": _operands.region(buffer, "reducer_init"), "value": start_value}
     _operands.emit("tile.reducer_init", args, kind=state.kind)
 

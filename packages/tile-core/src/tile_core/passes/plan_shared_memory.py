@@ -125,7 +125,8 @@ def size_in_bytes(buffer: ir.Var) -> int:
     """Bytes of a tile of constant extents."""
     extents = [constant(extent) for extent in buffer.shape]
     assert all(extent is not None for extent in extents)
-    return -(-prod(extent for extent in extents if extent is not None) * int(buffer.dtype.bits) // 8)
+    element = int(buffer.dtype.bits) * int(buffer.dtype.lanes)
+    return -(-prod(extent for extent in extents if extent is not None) * element // 8)
 
 
 def _place(tiles: list[_Tile]) -> int:
