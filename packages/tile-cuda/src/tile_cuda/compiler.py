@@ -14,7 +14,7 @@ from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
 from tile_cuda.nvrtc import compile_cubin
-from tile_cuda.printer import CUDA
+from tile_cuda.printer import CUDA, EMULATED
 from tile_cuda.runtime import CUBIN
 from tile_cuda.target import capabilities
 
@@ -41,7 +41,7 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
     if request.execution == "emulate":
         include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
         warp = capabilities(request.target).warp_size
-        return emulated_artifact(split, EmulatedLanguage(CUDA, "cuda_emulator.h", include, warp), request, report)
+        return emulated_artifact(split, EmulatedLanguage(EMULATED, "cuda_emulator.h", include, warp), request, report)
     printed = [print_kernel(kernel, CUDA, request.target) for kernel in split.kernels]
     source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
     kernels = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tile_core.printer.language import ExprHandler, Function, Snippet
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
-from tile_cuda import exchanges
+from tile_cuda import exchanges, instructions
 
 WORDS = Words(
     block="blockIdx.{axis}",
@@ -47,8 +47,11 @@ CUDA = simt_language(
         **exchanges.SNIPPETS,
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
     },
-    calls={**exchanges.CALLS, **_CALLS},
+    calls={**exchanges.CALLS, **instructions.PRINTED, **_CALLS},
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fffffff)",
     header=("#include <cuda_bf16.h>", "#include <cuda_fp16.h>"),
 )
+
+EMULATED = CUDA.extend(CUDA.name, calls=instructions.EMULATED)
+"""CUDA as it is printed for the emulator: instructions are calls of its functions, not inline PTX."""

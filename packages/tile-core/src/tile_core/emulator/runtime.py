@@ -40,6 +40,7 @@ _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
     5: (errors.EmulatedUnwrittenError, "write the element before, e.g. with T.clear or T.fill"),
     6: (errors.EmulatedRaceError, "put a barrier between the two, or use an atomic operation"),
     7: (errors.EmulatedAlignmentError, ""),
+    8: (errors.EmulatedInstructionError, ""),
 }
 """Error and remedy for each `tile::Fault`."""
 

@@ -9,6 +9,7 @@ __all__ = [
     "EmulatedBarrierError",
     "EmulatedBoundsError",
     "EmulatedDeadlockError",
+    "EmulatedInstructionError",
     "EmulatedRaceError",
     "EmulatedUnwrittenError",
     "EmulatorCompilerError",
@@ -106,3 +107,13 @@ class EmulatedAlignmentError(TileError, ValueError):
     """
 
     code = "TILE-E0659"
+
+
+class EmulatedInstructionError(TileError, RuntimeError):
+    """Threads of an emulated kernel execute an instruction together that the hardware does not define for them.
+
+    Such an instruction needs all threads of its group, the same operands where they are the group's, and registers that
+    no instruction in flight has. Where the compiler chose the instruction, it is a mistake of the compiler.
+    """
+
+    code = "TILE-E0660"

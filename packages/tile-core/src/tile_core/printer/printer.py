@@ -306,6 +306,10 @@ class Printer:
             self.snippet(needed)
         self._helpers[name] = f"{snippet.text.strip()}\n"
 
+    def define(self, name: str, text: str) -> None:
+        """Let the definition of the function `name` join the source; `name` says all that `text` depends on."""
+        assert self._helpers.setdefault(name, f"{text.strip()}\n") == f"{text.strip()}\n"
+
     def computed_in(self, dtype: str) -> str:
         """The dtype in which C computes on operands of `dtype`."""
         return "int32" if dtype in PROMOTED else dtype

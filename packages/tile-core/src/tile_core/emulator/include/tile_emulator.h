@@ -70,6 +70,7 @@ struct Launch {
 struct Block {
   Dim3 grid, block, index;
   unsigned warp_size = 32;
+  uint64_t serial = 0;  // counts the blocks that have run: state of an earlier one is stale
   Fibre* self = nullptr;
   uint64_t slots[kMaxThreads];  // what lanes leave for each other
 
@@ -97,13 +98,15 @@ bool is_live(unsigned thread);
 inline void here(int site) { block.self->site = site; }
 
 // Why a run ended early. `site` is a position in `tile_sites`.
-enum class Fault : int { kNone, kLimit, kDeadlock, kBarrier, kBounds, kUnwritten, kRace, kAlignment };
+enum class Fault : int { kNone, kLimit, kDeadlock, kBarrier, kBounds, kUnwritten, kRace, kAlignment, kInstruction };
 struct Failure {
   Fault fault = Fault::kNone;
   int site = kNoSite;
   char text[2048] = "";
 };
 extern Failure failure;
+// Ends the run: "thread … of block … `what`", at the line of this thread.
+[[noreturn]] void stop(Fault fault, const char* what);
 
 // Every lane of `mask` leaves a value; then each computes its result from what all left. `result(values)` gets a function
 // from lane to value. The base of everything that lanes do together.

@@ -166,6 +166,7 @@ bool answer_converged() {
 
 void prepare(Dim3 index) {
   block.index = index;
+  ++block.serial;
   alive = threads;
   whole_block = Meeting{};
   whole_block.expected = threads;
@@ -243,6 +244,12 @@ void fail(Fault fault, int site, const Text& text) {
   __builtin_unreachable();
 }
 
+void stop(Fault fault, const char* what) {
+  Text text;
+  text.add("thread %u of block (%u, %u, %u) %s", block.self->linear, block.index.x, block.index.y, block.index.z, what);
+  fail(fault, block.self->site, text);
+}
+
 const Fibre& fibre_of(unsigned thread) { return fibres[thread]; }
 
 int run(const Launch& asked) {
@@ -305,10 +312,7 @@ uint64_t live_lanes() {
 
 void meet_warp(uint64_t mask, bool orders_memory) {
   if (!(mask >> block.lane() & 1)) {
-    Text text;
-    text.add("thread %u of block (%u, %u, %u) meets lanes of its warp without being one of them", block.self->linear,
-             block.index.x, block.index.y, block.index.z);
-    fail(Fault::kBarrier, block.self->site, text);
+    stop(Fault::kBarrier, "meets lanes of its warp without being one of them");
   }
   const unsigned first = block.first_of_warp();
   WarpMeeting* own = nullptr;

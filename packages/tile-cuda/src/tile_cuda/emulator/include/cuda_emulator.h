@@ -2,6 +2,7 @@
 // intrinsic that a kernel may use and that is missing here is added here.
 #pragma once
 
+#include "cuda_matrix.h"
 #include "tile_qualifiers.h"
 
 #define __launch_bounds__(...)

@@ -1,0 +1,66 @@
+"""The matrix instructions of NVIDIA GPUs: what is in the table, how each is printed, and what it does in the emulator.
+
+    from tile_cuda.instructions import shapes
+    found = shapes.instructions("float32", "float16", "float16", capability=80)[0]
+    S.Evaluate(mma(address_of(d, 0), address_of(a, 0), address_of(b, 0), instruction=found))
+
+`PRINTED` and `EMULATED` are entries for the tables of `calls` of a language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tile_core.printer.language import ExprHandler
+from tile_cuda.instructions.base import Instruction, address_of
+from tile_cuda.instructions.ldmatrix import LDMATRIX, STMATRIX, ldmatrix, stmatrix
+from tile_cuda.instructions.mma import MMA, mma
+from tile_cuda.instructions.shapes import TABLE, FragmentLayout, MatrixInstruction, find, instructions
+from tile_cuda.instructions.wgmma import (
+    ADVANCE,
+    COMMIT,
+    DESCRIPTOR,
+    FENCE,
+    PIN,
+    WAIT,
+    WGMMA,
+    WGMMA_RS,
+    descriptor_advance,
+    pin,
+    smem_descriptor,
+    wgmma,
+    wgmma_commit,
+    wgmma_fence,
+    wgmma_rs,
+    wgmma_wait,
+)
+
+__all__ = [
+    "EMULATED",
+    "PRINTED",
+    "TABLE",
+    "FragmentLayout",
+    "Instruction",
+    "MatrixInstruction",
+    "address_of",
+    "descriptor_advance",
+    "find",
+    "instructions",
+    "ldmatrix",
+    "mma",
+    "pin",
+    "smem_descriptor",
+    "stmatrix",
+    "wgmma",
+    "wgmma_commit",
+    "wgmma_fence",
+    "wgmma_rs",
+    "wgmma_wait",
+]
+
+_ALL = (MMA, LDMATRIX, STMATRIX, WGMMA, WGMMA_RS, FENCE, COMMIT, WAIT, PIN, DESCRIPTOR, ADVANCE)
+PRINTED: Mapping[str, ExprHandler] = MappingProxyType({instruction.op: instruction.printed for instruction in _ALL})
+"""How each is printed for the device."""
+EMULATED: Mapping[str, ExprHandler] = MappingProxyType({instruction.op: instruction.emulated for instruction in _ALL})
+"""How each is printed for the host."""

@@ -1,0 +1,125 @@
+"""What an instruction of the hardware is to the printer: text for the device beside its meaning on the host.
+
+An instruction is a call `ir.Call(tile_op("cuda.…"), operands, attrs)`. For the device it is printed as a call of a
+function around inline PTX, which joins the source for the forms in use only. For emulated execution it is printed as a
+call of a function of `emulator/include`, and its pointers as accesses, so that checks see what it reads and writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+
+from tile_core.ir.ops import tile_op
+from tile_core.printer.expressions import element
+from tile_core.printer.language import Node, Use
+from tile_core.printer.precedence import Code, Precedence, call, prefix
+from tile_core.printer.printer import Printer
+
+Attributes: TypeAlias = Mapping[str, Any]
+Size: TypeAlias = Callable[[Attributes], int]
+INLINE = "__device__ __forceinline__"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the printed source."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer operand: the bytes from there on that the instruction reads, writes, or both.
+
+    `when` is the position of an operand that, where it is 0, says that nothing is read. `lazy` marks an address that
+    not every lane uses.
+    """
+
+    reads: Size | None = None
+    writes: Size | None = None
+    when: int | None = None
+    lazy: bool = False
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One operation of the table.
+
+    * `device`: the function that it is printed as, for its attributes.
+    * `host`: what it is in the emulator, a name with template arguments.
+    * `pointers`: operand positions to what happens there.
+    """
+
+    op: str
+    device: Callable[[Attributes], Function]
+    host: Callable[[Attributes], str]
+    pointers: Mapping[int, Pointer]
+    pure: bool = False
+
+    def __call__(
+        self, operands: Sequence[ir.Expr] = (), attributes: Attributes | None = None, dtype: str = "void"
+    ) -> ir.Call:
+        """The call in the IR; `dtype` is that of its value."""
+        result = dtype if dtype == "void" else ir.PrimType(dtype)
+        attrs = dict(attributes) if attributes else None
+        return ir.Call(tile_op(self.op, pure=self.pure), list(operands), attrs=attrs, ret_ty=result)
+
+    def printed(self, printer: Printer, node: Node) -> Code:
+        """The call for the device."""
+        function = self.device(node.attrs or {})
+        printer.define(function.name, function.text)
+        return call(function.name, *map(printer.expr, node.args))
+
+    def emulated(self, printer: Printer, node: Node) -> Code:
+        """The call for the host."""
+        attributes = node.attrs or {}
+        operands = []
+        for position, argument in enumerate(node.args):
+            pointer = self.pointers.get(position)
+            operands.append(
+                printer.expr(argument) if pointer is None else _pointer(printer, node, argument, pointer, attributes)
+            )
+        return call(self.host(attributes), *operands)
+
+
+def _pointer(printer: Printer, node: Node, argument: Node, pointer: Pointer, attributes: Attributes) -> Code:
+    (load,) = argument.args
+    itembits = int(load.ty.dtype.bits)
+    sizes: tuple[tuple[Literal["read", "write"], Size | None], ...]
+    sizes = (("read", pointer.reads), ("write", pointer.writes))
+    accesses = [
+        prefix("&", element(printer, load.source, load.indices, Use(kind, max(1, size(attributes) * 8 // itembits))))
+        for kind, size in sizes
+        if size is not None
+    ]
+    last = accesses[-1]
+    if pointer.lazy:
+        return Code(f"[&] {{ return {last.text}; }}")
+    if accesses[0] == last:
+        return last
+    read = accesses[0].text
+    if pointer.when is not None:
+        read = f"{printer.expr(node.args[pointer.when]).at(Precedence.EQUALITY)} != 0 ? {read} : nullptr"
+    return Code(f"({read}, {last.text})")
+
+
+def address_of(buffer: ir.Var, *index: ir.Expr | int) -> ir.Expr:
+    """The address of an element: what pointer operands are made of."""
+    at = [E.IntImm("int32", value) if isinstance(value, int) else value for value in index]
+    return tirx.address_of(tirx.BufferLoad(buffer, at))
+
+
+def int32(value: int) -> ir.Expr:
+    """An int32 constant."""
+    return E.IntImm("int32", value)
+
+
+def numbers(first: int, count: int) -> str:
+    """Operand numbers of inline PTX: `%4, %5`."""
+    return ", ".join(f"%{at}" for at in range(first, first + count))

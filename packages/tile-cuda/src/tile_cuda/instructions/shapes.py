@@ -1,0 +1,313 @@
+"""Matrix instructions as data: shapes, dtypes, where they exist, and which lane's register holds which element.
+
+A layout is a list of digits. The number of a lane, and that of a register of the lane, is read in mixed radix, fastest
+digit first, and every digit moves the element along one axis. So a layout can be tabulated, inverted and turned into an
+expression, and that it names each element of the matrix once is proved when it is made.
+
+Layouts are those of PTX ISA, "Matrix Fragments for mma" and "wgmma.mma_async: Register Fragments". A register here is
+one element, in the order in which elements are packed into 32-bit registers: the first is in the low bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Literal
+
+LANES = 32
+WARPGROUP = 128
+ROWS, COLUMNS = 0, 1
+
+Family = Literal["mma", "wgmma"]
+
+PTX_TYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "tfloat32": "tf32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3": "e4m3",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "int32": "s32",
+    "int8": "s8",
+    "uint8": "u8",
+    "int4": "s4",
+    "uint4": "u4",
+}
+"""dtype to PTX's name."""
+BITS = {
+    "f64": 64,
+    "f32": 32,
+    "tf32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "e4m3": 8,
+    "e5m2": 8,
+    "s32": 32,
+    "s8": 8,
+    "u8": 8,
+    "s4": 4,
+    "u4": 4,
+}
+"""PTX's name of a type to the bits that an element takes."""
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A digit of a lane's or register's number: each step moves the element by `stride` along `axis`."""
+
+    size: int
+    axis: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class FragmentLayout:
+    """Where the elements of a `rows` × `columns` matrix are: `registers` of each of `lanes` threads.
+
+    Raises:
+        ValueError: the digits do not name every element exactly once.
+
+    >>> c = accumulator(16, 8)
+    >>> c.element(lane=5, register=2)
+    (9, 2)
+    >>> c.place(9, 2)
+    (5, 2)
+    """
+
+    rows: int
+    columns: int
+    lane_digits: tuple[Digit, ...]
+    register_digits: tuple[Digit, ...]
+
+    def __post_init__(self) -> None:
+        # One digit moves one axis, and along each axis strides are the products of the smaller digits: a mixed radix.
+        for axis, extent in ((ROWS, self.rows), (COLUMNS, self.columns)):
+            reached = 1
+            for digit in self._along(axis):
+                if digit.stride != reached:
+                    raise ValueError(f"{self}: a digit of axis {axis} has stride {digit.stride}, expected {reached}")
+                reached *= digit.size
+            if reached != extent:
+                raise ValueError(f"{self}: the digits of axis {axis} name {reached} of {extent}")
+
+    def _along(self, axis: int) -> list[Digit]:
+        digits = [digit for digit in (*self.lane_digits, *self.register_digits) if digit.axis == axis]
+        return sorted(digits, key=lambda digit: digit.stride)
+
+    @functools.cached_property
+    def lanes(self) -> int:
+        """The number of threads."""
+        return prod(digit.size for digit in self.lane_digits)
+
+    @functools.cached_property
+    def registers(self) -> int:
+        """The number of elements of one thread."""
+        return prod(digit.size for digit in self.register_digits)
+
+    def element(self, lane: int, register: int) -> tuple[int, int]:
+        """Row and column of a register of a lane."""
+        found = [0, 0]
+        for number, digits in ((lane, self.lane_digits), (register, self.register_digits)):
+            for digit in digits:
+                found[digit.axis] += number % digit.size * digit.stride
+                number //= digit.size
+        return found[ROWS], found[COLUMNS]
+
+    def place(self, row: int, column: int) -> tuple[int, int]:
+        """Lane and register of an element."""
+        lane, register = (
+            _number([(row, column)[digit.axis] // digit.stride % digit.size for digit in digits], digits)
+            for digits in (self.lane_digits, self.register_digits)
+        )
+        return lane, register
+
+
+def _number(values: list[int], digits: tuple[Digit, ...]) -> int:
+    number = 0
+    for value, digit in zip(reversed(values), reversed(digits), strict=True):
+        number = number * digit.size + value
+    return number
+
+
+def _digits(*digits: tuple[int, int, int]) -> tuple[Digit, ...]:
+    return tuple(Digit(*digit) for digit in digits if digit[0] > 1)
+
+
+@functools.cache
+def operand_a(m: int, k: int, packed: int, warps: int = 1) -> FragmentLayout:
+    """A: `m` rows a warp, `k` columns, `packed` elements of a row in one 32-bit (float64: 64-bit) register."""
+    lanes = _digits((4, COLUMNS, packed), (8, ROWS, 1), (warps, ROWS, m))
+    registers = _digits((packed, COLUMNS, 1), (m // 8, ROWS, 8), (k // (4 * packed), COLUMNS, 4 * packed))
+    return FragmentLayout(m * warps, k, lanes, registers)
+
+
+@functools.cache
+def operand_b(k: int, n: int, packed: int) -> FragmentLayout:
+    """B: `k` rows, `n` = 8 columns, `packed` elements of a column in one register."""
+    lanes = _digits((4, ROWS, packed), (8, COLUMNS, 1))
+    registers = _digits((packed, ROWS, 1), (k // (4 * packed), ROWS, 4 * packed))
+    return FragmentLayout(k, n, lanes, registers)
+
+
+@functools.cache
+def accumulator(m: int, n: int, warps: int = 1) -> FragmentLayout:
+    """C and D: pairs of neighbouring columns, then rows 8 below, then blocks of 8 columns."""
+    lanes = _digits((4, COLUMNS, 2), (8, ROWS, 1), (warps, ROWS, m))
+    registers = _digits((2, COLUMNS, 1), (m // 8, ROWS, 8), (n // 8, COLUMNS, 8))
+    return FragmentLayout(m * warps, n, lanes, registers)
+
+
+@functools.cache
+def matrix(trans: bool = False) -> FragmentLayout:
+    """One 8 × 8 matrix of 16-bit elements as `ldmatrix` and `stmatrix` hold it: row, and pair of columns, of each lane.
+
+    Register `2 * i + e` of an instruction on several matrices is register `e` of matrix `i`, whose row `r` is at the
+    address that lane `8 * i + r` gives.
+    """
+    if trans:
+        return FragmentLayout(8, 8, _digits((4, ROWS, 2), (8, COLUMNS, 1)), _digits((2, ROWS, 1)))
+    return accumulator(8, 8)
+
+
+@dataclass(frozen=True)
+class MatrixInstruction:
+    """D = A × B + D of one warp (`mma`) or of four (`wgmma`): A is m × k, B is k × n.
+
+    `d`, `a` and `b` are dtypes. `first` and `last` are the compute capabilities, as `80` for `sm_80`, between which it
+    exists; `last` is 0 where it goes on. `b_layout` is `None` for wgmma, whose B is in shared memory; its A is in
+    registers as `a_layout` says or in shared memory.
+    """
+
+    family: Family
+    m: int
+    n: int
+    k: int
+    d: str
+    a: str
+    b: str
+    first: int
+    last: int = 0
+
+    @property
+    def types(self) -> tuple[str, str, str]:
+        """PTX's names of the types of D, A and B."""
+        return PTX_TYPES[self.d], PTX_TYPES[self.a], PTX_TYPES[self.b]
+
+    @property
+    def name(self) -> str:
+        """Shape and types, as in `m16n8k16_f32_f16_f16`."""
+        return f"m{self.m}n{self.n}k{self.k}_{'_'.join(self.types)}"
+
+    @property
+    def a_layout(self) -> FragmentLayout:
+        """The registers of A."""
+        if self.family == "wgmma":
+            return operand_a(16, self.k, self._packed, WARPGROUP // LANES)
+        return operand_a(self.m, self.k, self._packed)
+
+    @property
+    def b_layout(self) -> FragmentLayout | None:
+        """The registers of B; `None` where B is in shared memory."""
+        return None if self.family == "wgmma" else operand_b(self.k, self.n, self._packed)
+
+    @property
+    def d_layout(self) -> FragmentLayout:
+        """The registers of C and D."""
+        return accumulator(16, self.n, WARPGROUP // LANES) if self.family == "wgmma" else accumulator(self.m, self.n)
+
+    @property
+    def _packed(self) -> int:
+        return max(1, 32 // BITS[PTX_TYPES[self.a]])
+
+    def exists_on(self, capability: int) -> bool:
+        """Whether an architecture, as `90` for `sm_90`, has it."""
+        return self.first <= capability <= (self.last or capability)
+
+
+_E4M3, _E5M2 = "float8_e4m3fn", "float8_e5m2"
+_BYTES = tuple(product(("int8", "uint8"), repeat=2))
+_NIBBLES = tuple(product(("int4", "uint4"), repeat=2))
+_FP8 = tuple(product((_E4M3, _E5M2), repeat=2))
+_ALL_N = tuple(range(8, 257, 8))
+# PTX ISA, "wgmma.mma_async: Shape": for integers 8, 24 and the multiples of 16.
+_INTEGER_N = tuple(n for n in _ALL_N if n in (8, 24) or n % 16 == 0)
+
+
+def _mma() -> Iterator[MatrixInstruction]:
+    def of(shape: tuple[int, int, int], d: str, a: str, b: str, first: int, last: int = 0) -> MatrixInstruction:
+        return MatrixInstruction("mma", *shape, d, a, b, first, last)
+
+    for d in ("float32", "float16"):
+        yield of((16, 8, 16), d, "float16", "float16", 80)
+        yield of((16, 8, 8), d, "float16", "float16", 75)
+    for k in (16, 8):
+        yield of((16, 8, k), "float32", "bfloat16", "bfloat16", 80)
+    for k in (8, 4):
+        yield of((16, 8, k), "float32", "tfloat32", "tfloat32", 80)
+    for k in (16, 8, 4):
+        yield of((16, 8, k), "float64", "float64", "float64", 90)
+    yield of((8, 8, 4), "float64", "float64", "float64", 80)
+    for a, b in _BYTES:
+        for k in (32, 16):
+            yield of((16, 8, k), "int32", a, b, 80)
+        yield of((8, 8, 16), "int32", a, b, 75)
+    for a, b in _NIBBLES:
+        for k in (64, 32):
+            yield of((16, 8, k), "int32", a, b, 80)
+        yield of((8, 8, 32), "int32", a, b, 75)
+    for a, b in _FP8:
+        yield of((16, 8, 32), "float32", a, b, 89)
+
+
+def _wgmma() -> Iterator[MatrixInstruction]:
+    kinds = [
+        ("float32", "float16", "float16", 16),
+        ("float16", "float16", "float16", 16),
+        ("float32", "bfloat16", "bfloat16", 16),
+        ("float32", "tfloat32", "tfloat32", 8),
+        *((d, a, b, 32) for d in ("float32", "float16") for a, b in _FP8),
+        *(("int32", a, b, 32) for a, b in _BYTES),
+    ]
+    for d, a, b, k in kinds:
+        for n in _INTEGER_N if d == "int32" else _ALL_N:
+            yield MatrixInstruction("wgmma", 64, n, k, d, a, b, 90, 90)
+
+
+TABLE: tuple[MatrixInstruction, ...] = (*_mma(), *_wgmma())
+"""Every matrix instruction, for each triple of dtypes the largest k first."""
+
+
+@functools.cache
+def _by_key() -> dict[tuple[object, ...], MatrixInstruction]:
+    return {(i.family, i.m, i.n, i.k, *i.types): i for i in TABLE}
+
+
+def find(family: Family, shape: tuple[int, int, int], d: str, a: str, b: str) -> MatrixInstruction | None:
+    """The instruction of a shape (m, n, k) and dtypes, `None` where there is none.
+
+    >>> found = find("mma", (16, 8, 16), "float32", "bfloat16", "bfloat16")
+    >>> found.name, found.first, found.a_layout.registers
+    ('m16n8k16_f32_bf16_bf16', 80, 8)
+    """
+    if not {d, a, b} <= PTX_TYPES.keys():
+        return None
+    return _by_key().get((family, *shape, PTX_TYPES[d], PTX_TYPES[a], PTX_TYPES[b]))
+
+
+def instructions(
+    d: str, a: str, b: str, capability: int, family: Family | None = None
+) -> tuple[MatrixInstruction, ...]:
+    """The instructions for D, A and B of these dtypes on an architecture (`90` for `sm_90`), the largest k first.
+
+    >>> [i.name for i in instructions("float32", "float16", "float16", 75)]
+    ['m16n8k8_f32_f16_f16']
+    """
+    if not {d, a, b} <= PTX_TYPES.keys():
+        return ()
+    types = (PTX_TYPES[d], PTX_TYPES[a], PTX_TYPES[b])
+    return tuple(i for i in TABLE if i.types == types and i.exists_on(capability) and family in (None, i.family))

@@ -1,0 +1,310 @@
+"""Matrix products of a warpgroup that run beside it, on sm_90a. PTX ISA, "Asynchronous Warpgroup Level Matrix …".
+
+B, and A unless it is in registers, are read from shared memory through descriptors. A product is in flight until
+`wgmma_wait` has let its group pass: its registers may not be used, nor the shared memory that it reads written, before.
+What ptxas does with them, measured: `wgmma_fence` must stand between ordinary writes of registers and the first product
+that uses them (C7519 otherwise), and `pin` after the wait, or registers are read above it.
+"""
+
+from __future__ import annotations
+
+from tvm import ir
+from tvm.ir.prim import expr as E
+
+from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, numbers
+from tile_cuda.instructions.mma import attributes_of, host_types, instruction_of, register_bytes
+from tile_cuda.instructions.shapes import MatrixInstruction
+
+__all__ = [
+    "descriptor_advance",
+    "pin",
+    "smem_descriptor",
+    "wgmma",
+    "wgmma_commit",
+    "wgmma_fence",
+    "wgmma_rs",
+    "wgmma_wait",
+]
+
+SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
+"""Bytes of a swizzled row to the code in bits 62 and 63 of a descriptor."""
+_MOST_GROUPS = 7
+_DESCRIPTOR_UNIT = 16
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+def _products(form: str) -> Instruction:
+    def found(attributes: Attributes) -> MatrixInstruction:
+        return instruction_of("wgmma", attributes)
+
+    def device(attributes: Attributes) -> Function:
+        return _wrapper(found(attributes), form, attributes)
+
+    def host(attributes: Attributes) -> str:
+        instruction = found(attributes)
+        signs, trans = _signs(attributes), ("true" if value else "false" for value in _transposes(attributes))
+        arguments = [str(instruction.n), str(instruction.k), host_types(instruction), *trans, *map(str, signs)]
+        return f"tile::wgmma_{form}<{', '.join(arguments)}>"
+
+    def d_bytes(attributes: Attributes) -> int:
+        return register_bytes(found(attributes).d_layout, found(attributes).types[0])
+
+    def a_bytes(attributes: Attributes) -> int:
+        return register_bytes(found(attributes).a_layout, found(attributes).types[1])
+
+    pointers = {0: Pointer(reads=d_bytes, writes=d_bytes, when=3)}
+    if form == "rs":
+        pointers[1] = Pointer(reads=a_bytes)
+    return Instruction("cuda.wgmma" if form == "ss" else "cuda.wgmma_rs", device, host, pointers)
+
+
+def _transposes(attributes: Attributes) -> tuple[int, int]:
+    return int(attributes["a_trans"]), int(attributes["b_trans"])
+
+
+def _signs(attributes: Attributes) -> tuple[int, int]:
+    return int(attributes["scale_a"]), int(attributes["scale_b"])
+
+
+def _wrapper(instruction: MatrixInstruction, form: str, attributes: Attributes) -> Function:
+    d_type, a_type, _b_type = instruction.types
+    d_bytes = register_bytes(instruction.d_layout, d_type)
+    a_words = register_bytes(instruction.a_layout, a_type) // 4
+    word, letter = ("float", "f") if d_type == "f32" else ("unsigned", "r")
+    words = d_bytes // 4
+    a_count = 1 if form == "ss" else a_words
+    a_text = f"%{words}" if form == "ss" else f"{{{numbers(words, a_words)}}}"
+    outputs = ", ".join(f'"+{letter}"(z[{at}])' for at in range(words))
+    a_inputs = '"l"(a)' if form == "ss" else ", ".join(f'"r"(x[{at}])' for at in range(a_words))
+    b, predicate = f"%{words + a_count}", f"%{words + a_count + 1}"
+    immediates = ", ".join(map(str, _immediates(instruction, form, attributes)))
+    shape = f"m64n{instruction.n}k{instruction.k}.{'.'.join(instruction.types)}"
+    name = f"tile_wgmma_{form}_n{instruction.n}k{instruction.k}_{'_'.join(instruction.types)}{_variant(attributes)}"
+    a_parameter = "unsigned long long a" if form == "ss" else "const void* a"
+    a_load = "" if form == "ss" else f"  unsigned x[{a_words}];\n  memcpy(x, a, sizeof(x));\n"
+    text = f"""
+{INLINE} void {name}(void* d, {a_parameter}, unsigned long long b, int accumulate) {{
+  {word}* const z = static_cast<{word}*>(d);
+{a_load}  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, {predicate}, 0;\\n"
+               "wgmma.mma_async.sync.aligned.{shape} "
+               "{{{numbers(0, words)}}}, {a_text}, {b}, p{", " if immediates else ""}{immediates};\\n}}"
+               : {outputs}
+               : {a_inputs}, "l"(b), "r"(accumulate));
+}}
+"""
+    return Function(name, text)
+
+
+def _immediates(instruction: MatrixInstruction, form: str, attributes: Attributes) -> tuple[int, ...]:
+    """Signs of A and B, and for 16-bit types which of them lies the other way."""
+    if instruction.d == "int32":
+        return ()
+    a_trans, b_trans = _transposes(attributes)
+    signs = _signs(attributes)
+    if instruction.k != 16:
+        return signs
+    return (*signs, b_trans) if form == "rs" else (*signs, a_trans, b_trans)
+
+
+def _variant(attributes: Attributes) -> str:
+    a_trans, b_trans = _transposes(attributes)
+    scale_a, scale_b = _signs(attributes)
+    marks = ("ta" * a_trans, "tb" * b_trans, "na" * (scale_a < 0), "nb" * (scale_b < 0))
+    return "".join(f"_{mark}" for mark in marks if mark)
+
+
+WGMMA, WGMMA_RS = _products("ss"), _products("rs")
+
+
+def wgmma(
+    d: ir.Expr,
+    a: ir.Expr,
+    b: ir.Expr,
+    accumulate: ir.Expr,
+    *,
+    instruction: MatrixInstruction,
+    a_trans: bool = False,
+    b_trans: bool = False,
+    scale_a: int = 1,
+    scale_b: int = 1,
+) -> ir.Call:
+    """Begin D = A × B (+ D where the int32 `accumulate` is not 0), A and B through descriptors.
+
+    `d` points to the thread's n / 2 elements of D. An operand lies with k as its fast axis, or with `a_trans` and
+    `b_trans` with m and n; the signs `scale_a` and `scale_b` are 1 or -1.
+
+    Raises:
+        ValueError: only 16-bit operands can lie the other way; integers have no sign.
+    """
+    attributes = _checked(instruction, a_trans, b_trans, scale_a, scale_b)
+    return WGMMA((d, a, b, accumulate), attributes)
+
+
+def wgmma_rs(
+    d: ir.Expr,
+    a: ir.Expr,
+    b: ir.Expr,
+    accumulate: ir.Expr,
+    *,
+    instruction: MatrixInstruction,
+    b_trans: bool = False,
+    scale_a: int = 1,
+    scale_b: int = 1,
+) -> ir.Call:
+    """As `wgmma`, with the thread's packed registers of A at `a`."""
+    attributes = _checked(instruction, False, b_trans, scale_a, scale_b)
+    return WGMMA_RS((d, a, b, accumulate), attributes)
+
+
+def _checked(
+    instruction: MatrixInstruction, a_trans: bool, b_trans: bool, scale_a: int, scale_b: int
+) -> dict[str, int | str]:
+    if (a_trans or b_trans) and instruction.k != 16:
+        raise ValueError(f"wgmma reads {instruction.a} and {instruction.b} with k as the fast axis only")
+    if not {scale_a, scale_b} <= {1, -1} or (instruction.d == "int32" and (scale_a, scale_b) != (1, 1)):
+        raise ValueError(f"wgmma into {instruction.d} has no signs ({scale_a}, {scale_b})")
+    named = attributes_of(instruction)
+    return {**named, "a_trans": int(a_trans), "b_trans": int(b_trans), "scale_a": scale_a, "scale_b": scale_b}
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+def _plain(name: str, ptx: str) -> Instruction:
+    function = Function(f"tile_{name}", f'\n{INLINE} void tile_{name}() {{ asm volatile("{ptx};" ::: "memory"); }}\n')
+    return Instruction(f"cuda.{name}", lambda _attributes: function, lambda _attributes: f"tile::{name}", {})
+
+
+def _wait(attributes: Attributes) -> Function:
+    groups = int(attributes["groups"])
+    name = f"tile_wgmma_wait_{groups}"
+    text = f'\n{INLINE} void {name}() {{ asm volatile("wgmma.wait_group.sync.aligned {groups};" ::: "memory"); }}\n'
+    return Function(name, text)
+
+
+FENCE = _plain("wgmma_fence", "wgmma.fence.sync.aligned")
+COMMIT = _plain("wgmma_commit", "wgmma.commit_group.sync.aligned")
+WAIT = Instruction("cuda.wgmma_wait", _wait, lambda attributes: f"tile::wgmma_wait<{int(attributes['groups'])}>", {})
+
+
+def wgmma_fence() -> ir.Call:
+    """Before the first product, and again after ordinary writes of registers that products use."""
+    return FENCE()
+
+
+def wgmma_commit() -> ir.Call:
+    """The products that were begun since the last commit are a group."""
+    return COMMIT()
+
+
+def wgmma_wait(groups: int) -> ir.Call:
+    """Wait until at most the last `groups` (0 to 7) groups are in flight.
+
+    Raises:
+        ValueError: a count out of range.
+    """
+    if not 0 <= groups <= _MOST_GROUPS:
+        raise ValueError(f"wgmma_wait leaves 0 to {_MOST_GROUPS} groups in flight, not {groups}")
+    return WAIT((), {"groups": groups})
+
+
+def _pin(attributes: Attributes) -> Function:
+    words, is_float = int(attributes["words"]), int(attributes["is_float"])
+    word, letter = ("float", "f") if is_float else ("unsigned", "r")
+    name = f"tile_pin_{letter}{words}"
+    text = f"""
+{INLINE} void {name}(void* registers) {{
+  {word}* const words = static_cast<{word}*>(registers);
+#pragma unroll
+  for (int at = 0; at < {words}; ++at) asm volatile("" : "+{letter}"(words[at]) :: "memory");
+}}
+"""
+    return Function(name, text)
+
+
+def _pinned_bytes(attributes: Attributes) -> int:
+    return 4 * int(attributes["words"])
+
+
+PIN = Instruction("cuda.pin", _pin, lambda _attributes: "tile::pin", {0: Pointer(reads=_pinned_bytes)})
+
+
+def pin(registers: ir.Expr, *, count: int, dtype: str = "float32") -> ir.Call:
+    """Keep the uses of `count` elements of `dtype` at `registers` below this point: after a `wgmma_wait`."""
+    bits = {"float32": 32, "int32": 32, "float16": 16}[dtype]
+    return PIN((registers,), {"words": count * bits // 32, "is_float": int(dtype == "float32")})
+
+
+# -- descriptors ------------------------------------------------------------------------------------------------------
+
+
+def _fields(attributes: Attributes) -> int:
+    """Everything of a descriptor but the address. PTX ISA, "Matrix-descriptor"."""
+    leading, stride = int(attributes["leading_bytes"]), int(attributes["stride_bytes"])
+    return (
+        leading // _DESCRIPTOR_UNIT << 16
+        | stride // _DESCRIPTOR_UNIT << 32
+        | SWIZZLES[int(attributes["swizzle"])] << 62
+    )
+
+
+def _descriptor(attributes: Attributes) -> Function:
+    fields = _fields(attributes)
+    name = f"tile_smem_descriptor_{fields:x}"
+    text = f"""
+{INLINE} unsigned long long {name}(const void* tile) {{
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(tile));
+  return {fields:#x}ull | (address & 0x3ffff) >> 4;
+}}
+"""
+    return Function(name, text)
+
+
+def _host_descriptor(attributes: Attributes) -> str:
+    return f"tile::smem_descriptor<{_fields(attributes):#x}ull>"
+
+
+DESCRIPTOR = Instruction("cuda.smem_descriptor", _descriptor, _host_descriptor, {}, pure=True)
+
+
+def smem_descriptor(tile: ir.Expr, *, leading_bytes: int, stride_bytes: int, swizzle: int) -> ir.Call:
+    """The uint64 descriptor of an operand that begins at `tile`, whose rows of `swizzle` bytes are swizzled (0: not).
+
+    With w = `swizzle` or 16 bytes, 8 rows of w bytes are one block. Where k is the fast axis a row is one m (or n), the
+    next 8 are `stride_bytes` away and, without a swizzle, the next 16 bytes of k `leading_bytes`. Where m (or n) is the
+    fast axis a row is one k; the next 8 k are `stride_bytes` and the next w bytes `leading_bytes` away, without a
+    swizzle the other way round. A swizzled tile lies at a multiple of 8w bytes.
+
+    Raises:
+        ValueError: a swizzle that there is not, or a distance that is no multiple of 16 or does not fit.
+    """
+    if swizzle not in SWIZZLES:
+        raise ValueError(f"a swizzle spans 0, 32, 64 or 128 bytes, not {swizzle}")
+    for distance in (leading_bytes, stride_bytes):
+        if distance % _DESCRIPTOR_UNIT or not 0 <= distance < _DESCRIPTOR_UNIT << 14:
+            raise ValueError(f"a descriptor has no distance of {distance} bytes")
+    return DESCRIPTOR(
+        (tile,), {"leading_bytes": leading_bytes, "stride_bytes": stride_bytes, "swizzle": swizzle}, "uint64"
+    )
+
+
+def _advance(_attributes: Attributes) -> Function:
+    text = f"""
+{INLINE} unsigned long long tile_descriptor_advance(unsigned long long descriptor, int bytes) {{
+  return descriptor + (static_cast<unsigned>(bytes) >> 4);
+}}
+"""
+    return Function("tile_descriptor_advance", text)
+
+
+ADVANCE = Instruction(
+    "cuda.descriptor_advance", _advance, lambda _attributes: "tile::descriptor_advance", {}, pure=True
+)
+
+
+def descriptor_advance(descriptor: ir.Expr, distance: ir.Expr | int) -> ir.Call:
+    """The descriptor of what lies `distance` bytes further, a multiple of 16 and not negative."""
+    value = E.IntImm("int32", distance) if isinstance(distance, int) else distance
+    return ADVANCE((descriptor, value), dtype="uint64")

@@ -1,0 +1,223 @@
+"""`wgmma`: operands through descriptors and from registers, in the emulator, and that the printed forms compile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.testing.matrices import assert_same, from_registers, product, random, to_registers
+from tile_core.testing.thread_program import ThreadProgram
+from tile_cuda.instructions import (
+    address_of,
+    descriptor_advance,
+    pin,
+    shapes,
+    smem_descriptor,
+    wgmma,
+    wgmma_commit,
+    wgmma_fence,
+    wgmma_rs,
+    wgmma_wait,
+)
+from tile_cuda.instructions.shapes import MatrixInstruction
+
+ALL = [instruction for instruction in shapes.TABLE if instruction.family == "wgmma"]
+STEPS = 2
+
+
+def of(types: tuple[str, str, str], n: int) -> MatrixInstruction:
+    (found,) = (i for i in ALL if (i.d, i.a, i.b) == types and i.n == n)
+    return found
+
+
+F16 = ("float32", "float16", "float16")
+TRIPLES = sorted({(i.d, i.a, i.b) for i in ALL})
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An operand of `STEPS` instructions as it lies in shared memory, and what its descriptor says."""
+
+    image: np.ndarray
+    leading: int
+    stride: int
+    swizzle: int
+    advance: int
+
+
+def place(matrix: np.ndarray, swizzle: int, trans: bool) -> Placed:
+    """`matrix` (rows of A or columns of B × k) in shared memory: by the canonical layouts of the manual."""
+    lines = matrix.T if trans else matrix  # a line is contiguous
+    raw = np.ascontiguousarray(lines).view(np.uint8)
+    count, size = raw.shape
+    width = swizzle or 16
+    # Chunks of 16 bytes: [8 lines][width] are one block; blocks along a line, then further lines.
+    across = -(-size // width)
+    image = np.full(across * width * count, 0xEE, np.uint8)
+    for line in range(count):
+        for chunk in range(size // 16):
+            block, inner = divmod(chunk, width // 16)
+            turn = {16: 0, 32: line // 4 % 2, 64: line // 2 % 4, 128: line % 8}[width]
+            start = block * count * width + line * width + (inner ^ turn) * 16
+            image[start : start + 16] = raw[line, chunk * 16 : chunk * 16 + 16]
+    next_lines, next_bytes = 8 * width, count * width
+    if trans:
+        k = count // STEPS
+        leading, stride = (next_lines, next_bytes) if width == 16 else (next_bytes, next_lines)
+        return Placed(image, leading, stride, swizzle, k * width)
+    step = size // STEPS
+    return Placed(image, next_bytes, next_lines, swizzle, step if step < width else step // width * next_bytes)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product of `STEPS` instructions into one accumulator."""
+
+    instruction: MatrixInstruction
+    a_swizzle: int = 128
+    b_swizzle: int = 128
+    a_trans: bool = False
+    b_trans: bool = False
+    from_registers: bool = False
+    adds: bool = True
+    signs: tuple[int, int] = (1, 1)
+    special: bool = False
+
+
+def operand(made: ThreadProgram, matrix: np.ndarray, swizzle: int, trans: bool) -> tuple[Any, Placed]:
+    placed = place(matrix, swizzle, trans)
+    tile = made.shared(placed.image.nbytes // 4)
+    made.fill_shared(tile, placed.image)
+    descriptor = smem_descriptor(
+        address_of(tile, 0), leading_bytes=placed.leading, stride_bytes=placed.stride, swizzle=swizzle
+    )
+    return descriptor, placed
+
+
+def program(case: Case) -> tuple[ThreadProgram, np.ndarray, np.ndarray]:
+    """The program, the words of the result, and the expected matrix."""
+    rng, i, made = np.random.default_rng(case.instruction.n), case.instruction, ThreadProgram(128)
+    a = random((64, i.k * STEPS), i.a, rng, case.special)
+    b = random((i.k * STEPS, i.n), i.b, rng)
+    c = random((64, i.n), i.d, rng)
+    if not case.from_registers:
+        a_descriptor, a_placed = operand(made, a, case.a_swizzle, case.a_trans)
+    b_descriptor, b_placed = operand(made, b.T, case.b_swizzle, case.b_trans)
+    d = made.registers(to_registers(c, i.d_layout, i.d), "d")
+    fragments = []
+    if case.from_registers:
+        steps = [a[:, step * i.k : (step + 1) * i.k] for step in range(STEPS)]
+        fragments = [made.registers(to_registers(part, i.a_layout, i.a), f"a{at}") for at, part in enumerate(steps)]
+    made.add(wgmma_fence())
+    for step in range(STEPS):
+        accumulate = E.IntImm("int32", int(case.adds or step > 0))
+        b_step = descriptor_advance(b_descriptor, step * b_placed.advance)
+        common = {"instruction": i, "b_trans": case.b_trans, "scale_a": case.signs[0], "scale_b": case.signs[1]}
+        if case.from_registers:
+            made.add(wgmma_rs(address_of(d, 0), address_of(fragments[step], 0), b_step, accumulate, **common))
+        else:
+            a_step = descriptor_advance(a_descriptor, step * a_placed.advance)
+            made.add(wgmma(address_of(d, 0), a_step, b_step, accumulate, a_trans=case.a_trans, **common))
+    words = int(d.shape[0])
+    made.add(wgmma_commit(), wgmma_wait(0), pin(address_of(d, 0), count=i.n // 2, dtype=i.d))
+    start = c if case.adds else np.zeros_like(c)
+    sign = case.signs[0] * case.signs[1]
+    return made, made.result(d, words), product(sign * a if sign < 0 else a, b, start, i.d)
+
+
+def check(cases: list[Case], emulate: Callable[..., None]) -> None:
+    made = [program(case) for case in cases]
+    emulate(*(item[0] for item in made))
+    for case, (_program, words, expected) in zip(cases, made, strict=True):
+        layout = case.instruction.d_layout
+        assert_same(from_registers(words, layout, case.instruction.d), expected)
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("triple", TRIPLES, ids="-".join)
+def test_results_of_all_types(triple: tuple[str, str, str], emulate: Callable[..., None]) -> None:
+    special = triple[0] != "int32"
+    n = 24 if triple[0] == "int32" else 40
+    ss = [Case(of(triple, n)), Case(of(triple, n), adds=False), Case(of(triple, n), special=special)]
+    check([*ss, Case(of(triple, n), from_registers=True, special=special)], emulate)
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("part", range(4))
+def test_results_of_all_widths(part: int, emulate: Callable[..., None]) -> None:
+    check([Case(i) for i in ALL if (i.d, i.a, i.b) == F16][part::4], emulate)
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("a_trans", [False, True])
+@pytest.mark.parametrize("b_trans", [False, True])
+def test_results_of_all_swizzles_and_orders(a_trans: bool, b_trans: bool, emulate: Callable[..., None]) -> None:
+    i = of(("float32", "bfloat16", "bfloat16"), 64)
+    pairs = [(0, 0), (32, 32), (64, 64), (128, 128), (128, 0), (32, 64)]
+    check([Case(i, a, b, a_trans, b_trans) for a, b in pairs], emulate)
+
+
+@pytest.mark.emulate
+def test_results_with_signs_and_a_from_registers(emulate: Callable[..., None]) -> None:
+    i = of(F16, 32)
+    signed = [Case(i, signs=signs) for signs in ((-1, 1), (1, -1), (-1, -1))]
+    check([*signed, Case(i, b_swizzle=64, b_trans=True, from_registers=True, signs=(-1, 1))], emulate)
+
+
+def without(made: ThreadProgram, op: str) -> ThreadProgram:
+    """Drops the calls of one operation."""
+
+    def is_call(stmt: Any) -> bool:
+        return isinstance(stmt, S.Evaluate) and str(stmt.value.op.name) == op
+
+    made.statements = [stmt for stmt in made.statements if not is_call(stmt)]
+    return made
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("op", ["cuda.wgmma_wait", "cuda.wgmma_commit"])
+def test_without_a_wait_registers_hold_nothing(op: str, emulate: Callable[..., None]) -> None:
+    made, words, _expected = program(Case(of(F16, 16)))
+    before = len(made.statements)
+    assert len(without(made, op).statements) == before - 1
+    emulate(made)
+    assert np.isnan(words.view(np.float32)).all()
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("form", ["ss", "rs"])
+@pytest.mark.parametrize("triple", TRIPLES, ids="-".join)
+def test_the_printed_form_compiles(triple: tuple[str, str, str], form: str, assemble: Callable[..., str]) -> None:
+    every = [i for i in ALL if (i.d, i.a, i.b) == triple]
+    chosen = every if triple == F16 and form == "ss" else every[:: len(every) // 3]
+    cases = [Case(i, from_registers=form == "rs", signs=(1, 1)) for i in chosen]
+    if triple == F16:
+        cases += [Case(chosen[1], 64, 64, form == "ss", True, form == "rs", signs=(-1, 1))]
+    report = assemble("sm_90a", *(program(case)[0] for case in cases))
+    assert "warning" not in report and not re.search(r"C75\d\d", report)
+    assert report.count(" 0 bytes spill stores, 0 bytes spill loads") == len(cases)
+
+
+def test_what_wgmma_does_not_take() -> None:
+    made = ThreadProgram(128)
+    d, tile = made.local(4, "d"), made.shared(64)
+    fp8 = of(("float32", "float8_e4m3fn", "float8_e5m2"), 8)
+    one = E.IntImm("int32", 1)
+    descriptor = smem_descriptor(address_of(tile, 0), leading_bytes=16, stride_bytes=128, swizzle=0)
+    with pytest.raises(ValueError, match="fast axis"):
+        wgmma(address_of(d, 0), descriptor, descriptor, one, instruction=fp8, b_trans=True)
+    with pytest.raises(ValueError, match="signs"):
+        wgmma(address_of(d, 0), descriptor, descriptor, one, instruction=of(("int32", "int8", "int8"), 8), scale_a=-1)
+    with pytest.raises(ValueError, match="0 to 7"):
+        wgmma_wait(8)
+    with pytest.raises(ValueError, match="swizzle"):
+        smem_descriptor(address_of(tile, 0), leading_bytes=16, stride_bytes=128, swizzle=16)
+    with pytest.raises(ValueError, match="distance of 24"):
+        smem_descriptor(address_of(tile, 0), leading_bytes=16, stride_bytes=24, swizzle=0)
