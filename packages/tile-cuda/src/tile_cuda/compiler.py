@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, host_object, split_launches
 from tile_core.emulator import EmulatedLanguage, emulated_artifact
@@ -13,10 +14,11 @@ from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
+from tile_cuda.instructions.tensor_map import lower_tensor_maps
 from tile_cuda.nvrtc import compile_cubin
 from tile_cuda.printer import CUDA, EMULATED
 from tile_cuda.runtime import CUBIN
-from tile_cuda.target import capabilities
+from tile_cuda.target import capabilities, compiled_architecture
 
 if TYPE_CHECKING:
     from tvm import tirx
@@ -37,7 +39,12 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
         MissingCompilerError, EmulatorCompilerError: for emulated execution, as `emulated_artifact`.
     """
     lowered, report = lower(program, request, backend("cuda"))
-    split = split_launches(lowered)
+    return compile_lowered(lowered, request, report)
+
+
+def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Mapping[str, Any]) -> Artifact:
+    """Compile what the passes left; `report` is what they told. Raises as `compile_kernel`."""
+    split = lower_tensor_maps(split_launches(lowered))
     if request.execution == "emulate":
         include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
         warp = capabilities(request.target).warp_size
@@ -53,7 +60,7 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
         }
         for kernel, function in zip(split.kernels, printed, strict=True)
     ]
-    cubin = compile_cubin(source, request.target.option("arch"), symbol, request.compile_flags)
+    cubin = compile_cubin(source, compiled_architecture(request.target), symbol, request.compile_flags)
     return Artifact(
         files={CUBIN: cubin, HOST_OBJECT: host_object(split, DEVICE_CUDA)},
         kernel_source=source,

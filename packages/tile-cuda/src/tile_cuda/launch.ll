@@ -1,12 +1,17 @@
 ; Launches kernels of one module through the CUDA driver; called by the host code of `tile_core.device.host`.
 ;
 ; The record is the runtime's, { ptr cuLaunchKernel, ptr cuCtxGetCurrent, ptr cuCtxPushCurrent, ptr cuCtxPopCurrent,
-; ptr get_stream, ptr prepare, ptr devices, i32 status }. `devices` has an entry { ptr context, ptr kernels } for each device;
-; `kernels` is null until `prepare(device)`, which loads the module there and returns 0 or a status of the driver.
+; ptr get_stream, ptr prepare, ptr devices, i32 status, ptr cuTensorMapEncodeTiled, i32 refusal, ptr name,
+; [24 x i64] words }. `devices` has an entry { ptr context, ptr kernels } for each device; `kernels` is null until
+; `prepare(device)`, which loads the module there and returns 0 or a status of the driver.
 ; A kernel is { ptr function, i32 x, i32 y, i32 z, i32 shared_bytes, i32 parameters }. `get_stream(2, device)` is the stream on
-; which the caller works. Parameters are the second halves of the 16-byte cells.
+; which the caller works. Parameters are the second halves of the 16-byte cells, or what they point to where a cell begins
+; with 1.
+;
+; `describe` makes a tensor map of the words of `tile_cuda/instructions/tensor_map.py`. When the driver refuses, the record
+; keeps the words and the name.
 
-%record = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32 }
+%record = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, ptr, i32, ptr, [24 x i64] }
 %device = type { ptr, ptr }
 %kernel = type { ptr, i32, i32, i32, i32, i32 }
 
@@ -73,8 +78,13 @@ point:
   %slot = mul i32 %at, 16
   %value = add i32 %slot, 8
   %cell = getelementptr i8, ptr %cells, i32 %value
+  %kind_at = getelementptr i8, ptr %cells, i32 %slot
+  %kind = load i32, ptr %kind_at
+  %by_reference = icmp eq i32 %kind, 1
+  %referred = load ptr, ptr %cell
+  %parameter = select i1 %by_reference, ptr %referred, ptr %cell
   %place = getelementptr ptr, ptr %parameters, i32 %at
-  store ptr %cell, ptr %place
+  store ptr %parameter, ptr %place
   %next = add i32 %at, 1
   br label %fill
 start:
@@ -95,12 +105,57 @@ leave:
   ret i32 %status
 }
 
-define i32 @__tvm_ffi_tile_cuda_launcher(ptr %self, ptr %arguments, i32 %count, ptr %result) {
-  %address = ptrtoint ptr @launch to i64
+define internal i32 @describe(ptr %record, ptr %map, ptr %words, ptr %name) {
+  %address_at = getelementptr i64, ptr %words, i32 0
+  %address = load ptr, ptr %address_at
+  %extents = getelementptr i64, ptr %words, i32 1
+  %strides = getelementptr i64, ptr %words, i32 6
+  %box = getelementptr i64, ptr %words, i32 10
+  %steps = getelementptr i64, ptr %words, i32 13
+  %type_at = getelementptr i64, ptr %words, i32 16
+  %type = load i32, ptr %type_at
+  %rank_at = getelementptr i64, ptr %words, i32 17
+  %rank = load i32, ptr %rank_at
+  %swizzle_at = getelementptr i64, ptr %words, i32 18
+  %swizzle = load i32, ptr %swizzle_at
+  %promotion_at = getelementptr i64, ptr %words, i32 19
+  %promotion = load i32, ptr %promotion_at
+  %fill_at = getelementptr i64, ptr %words, i32 20
+  %fill = load i32, ptr %fill_at
+  %encode_at = getelementptr %record, ptr %record, i32 0, i32 8
+  %encode = load ptr, ptr %encode_at
+  %status = call i32 %encode(ptr %map, i32 %type, i32 %rank, ptr %address, ptr %extents, ptr %strides, ptr %box, ptr %steps, i32 0, i32 %swizzle, i32 %promotion, i32 %fill)
+  %refused = icmp ne i32 %status, 0
+  br i1 %refused, label %keep, label %leave
+keep:
+  %refusal_at = getelementptr %record, ptr %record, i32 0, i32 9
+  store i32 %status, ptr %refusal_at
+  %name_at = getelementptr %record, ptr %record, i32 0, i32 10
+  store ptr %name, ptr %name_at
+  %kept_at = getelementptr %record, ptr %record, i32 0, i32 11
+  %kept = load [24 x i64], ptr %words
+  store [24 x i64] %kept, ptr %kept_at
+  br label %leave
+leave:
+  ret i32 %status
+}
+
+define internal i32 @give(ptr %function, ptr %result) {
+  %address = ptrtoint ptr %function to i64
   store i32 1, ptr %result
   %zero_at = getelementptr i8, ptr %result, i32 4
   store i32 0, ptr %zero_at
   %value_at = getelementptr i8, ptr %result, i32 8
   store i64 %address, ptr %value_at
   ret i32 0
+}
+
+define i32 @__tvm_ffi_tile_cuda_launcher(ptr %self, ptr %arguments, i32 %count, ptr %result) {
+  %status = call i32 @give(ptr @launch, ptr %result)
+  ret i32 %status
+}
+
+define i32 @__tvm_ffi_tile_cuda_describer(ptr %self, ptr %arguments, i32 %count, ptr %result) {
+  %status = call i32 @give(ptr @describe, ptr %result)
+  ret i32 %status
 }

@@ -8,6 +8,7 @@ from tile_core.printer.language import ExprHandler, Function, Snippet
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
 from tile_cuda import exchanges, instructions
+from tile_cuda.instructions import asynchronous, tensor_map
 
 WORDS = Words(
     block="blockIdx.{axis}",
@@ -46,8 +47,10 @@ CUDA = simt_language(
     snippets={
         **exchanges.SNIPPETS,
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
+        **asynchronous.SNIPPETS,
     },
-    calls={**exchanges.CALLS, **instructions.PRINTED, **_CALLS},
+    calls={**exchanges.CALLS, **instructions.PRINTED, **asynchronous.CALLS, **_CALLS},
+    descriptor=tensor_map.DESCRIPTOR_WORDS,
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fffffff)",
     header=("#include <cuda_bf16.h>", "#include <cuda_fp16.h>"),

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, SET_LAUNCHER
 from tile_core.emulator import load_emulated
-from tile_core.errors.device import KernelLaunchError
+from tile_core.errors.device import DescriptorError, KernelLaunchError
+from tile_core.ir.descriptors import WORDS
 from tile_cuda.errors import MissingDriverError
+from tile_cuda.instructions.tensor_map import explain_words
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
@@ -61,13 +63,17 @@ class _Record(ctypes.Structure):
         ("prepare", _PREPARE),
         ("devices", ctypes.POINTER(_Device)),
         ("status", ctypes.c_int),
+        ("encode", ctypes.c_void_p),
+        ("refusal", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("words", ctypes.c_int64 * WORDS),
     )
 
 
 class _Launcher(ctypes.Structure):
     """The record that `tile_core.device.host` describes."""
 
-    _fields_ = (("function", ctypes.c_void_p), ("context", ctypes.c_void_p))
+    _fields_ = (("function", ctypes.c_void_p), ("context", ctypes.c_void_p), ("describe", ctypes.c_void_p))
 
 
 _kept: list[object] = []
@@ -103,6 +109,7 @@ class _Module:
             prepare=self._prepare,
             devices=self._devices,
             status=0,
+            encode=_address(getattr(self._driver, "cuTensorMapEncodeTiled", None)),
         )
         _kept.append(self)
 
@@ -111,10 +118,12 @@ class _Module:
         import tvm_ffi_orcjit
 
         module = tvm_ffi_orcjit.default_session().load_module(self._artifact.files[HOST_OBJECT])
-        launcher = _Launcher(_launch_address(), ctypes.addressof(self._record))
+        launch, describe = _host_functions()
+        launcher = _Launcher(launch, ctypes.addressof(self._record), describe)
         self._kernels.append(launcher)
         module[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(launcher)))
         KernelLaunchError.explanations.append(self._explain)
+        DescriptorError.explanations.append(self._explain_descriptor)
         entry: Callable[..., None] = module[str(self._artifact.report["symbol"])]
         return entry
 
@@ -122,6 +131,14 @@ class _Module:
         """The driver's words for the last launch of this module, empty where it succeeded."""
         status, self._record.status = self._record.status, 0
         return f"the CUDA driver says {_text(self._driver, status)}" if status else ""
+
+    def _explain_descriptor(self) -> str:
+        """The tensor that the driver refused to describe last, empty where there is none."""
+        status, self._record.refusal = self._record.refusal, 0
+        if not status:
+            return ""
+        described = explain_words(list(self._record.words), (self._record.name or b"").decode())
+        return f"{described}; the CUDA driver says {_text(self._driver, status)}"
 
     def _load_on(self, device: int) -> int:
         """Load the module into the primary context of `device`; a status of the driver."""
@@ -176,6 +193,9 @@ def _ffi() -> ctypes.CDLL:
 
 
 def _address(function: Any) -> int:
+    """The address of a function of a library; 0 for one that an old driver lacks, which is never called then."""
+    if function is None:
+        return 0
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address
@@ -189,8 +209,8 @@ def _text(driver: ctypes.CDLL, status: int) -> str:
 
 
 @functools.cache
-def _launch_address() -> int:
-    """The address of `launch` of `launch.ll`, compiled for this machine."""
+def _host_functions() -> tuple[int, int]:
+    """The addresses of `launch` and `describe` of `launch.ll`, compiled for this machine."""
     import tvm
     import tvm_ffi_orcjit
 
@@ -203,4 +223,4 @@ def _launch_address() -> int:
         tvm.runtime.load_module(str(path)).write_to_file(str(path.with_suffix(".o")), "o")
         content = path.with_suffix(".o").read_bytes()
     module = tvm_ffi_orcjit.default_session().load_module(content, keep_module_alive=True)
-    return int(module["tile_cuda_launcher"]())
+    return int(module["tile_cuda_launcher"]()), int(module["tile_cuda_describer"]())

@@ -80,3 +80,13 @@ def _architecture(name: object) -> str:
 def capabilities(target: Target) -> Capabilities:
     """The facts about the target's architecture."""
     return table().capabilities(target.option("arch"))
+
+
+def compiled_architecture(target: Target) -> str:
+    """What the compiler is asked for: from sm_90 on code for this architecture only, which has all of its instructions.
+
+    >>> compiled_architecture(parse_target("cuda", {"arch": "sm_90"}))
+    'sm_90a'
+    """
+    name = str(target.option("arch"))
+    return f"{name}a" if int(name.removeprefix("sm_")) >= 90 else name

@@ -1,6 +1,15 @@
 """Kernels that run elsewhere than the host code that launches them: splitting a program and building its host half."""
 
+from tile_core.device.descriptors import address_of_data
 from tile_core.device.host import HOST_OBJECT, SET_LAUNCHER, host_object
 from tile_core.device.split import DeviceKernel, SplitProgram, split_launches
 
-__all__ = ["HOST_OBJECT", "SET_LAUNCHER", "DeviceKernel", "SplitProgram", "host_object", "split_launches"]
+__all__ = [
+    "HOST_OBJECT",
+    "SET_LAUNCHER",
+    "DeviceKernel",
+    "SplitProgram",
+    "address_of_data",
+    "host_object",
+    "split_launches",
+]

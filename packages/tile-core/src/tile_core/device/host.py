@@ -1,8 +1,9 @@
 """The host half of a program as an object file: argument checks, grid sizes and launches, in machine code.
 
-The object exports the packed function of the program, and `tile_set_launcher(record)`. `record` points to two pointers:
-a function `int launch(void *context, int kernel, void *cells, int64 x, int64 y, int64 z, int device)`, 0 for success,
-and its context. `device` is -1 where no tensor says which.
+The object exports the packed function of the program, and `tile_set_launcher(record)`. `record` points to three
+pointers: a function `int launch(void *context, int kernel, void *cells, int64 x, int64 y, int64 z, int device)`, 0 for
+success, its context, and `int describe(void *context, void *descriptor, const int64 *words, const char *name)`, which
+only programs with descriptors call (`ir/descriptors.py`). `device` is -1 where no tensor says which.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 from tvm.tirx import transform
 
+from tile_core.device.descriptors import lower_descriptors
 from tile_core.device.split import LAUNCH_FAILED, SplitProgram
 from tile_core.errors.device import KernelLaunchError
 from tile_core.jit.host import packed_entry
@@ -40,6 +42,25 @@ define i32 @tile_launch(i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z, i32 %de
   %status = call i32 %function(ptr %context, i32 %kernel, ptr %cells, i64 %x, i64 %y, i64 %z, i32 %device)
   ret i32 %status
 }
+define i64 @tile_address(ptr %pointer) {
+  %address = ptrtoint ptr %pointer to i64
+  ret i64 %address
+}
+define ptr @tile_describe(ptr %storage, ptr %words, ptr %name) {
+  %record = load ptr, ptr @tile_launcher
+  %context_at = getelementptr ptr, ptr %record, i64 1
+  %context = load ptr, ptr %context_at
+  %describe_at = getelementptr ptr, ptr %record, i64 2
+  %describe = load ptr, ptr %describe_at
+  %address = ptrtoint ptr %storage to i64
+  %above = add i64 %address, 63
+  %aligned = and i64 %above, -64
+  %descriptor = inttoptr i64 %aligned to ptr
+  %status = call i32 %describe(ptr %context, ptr %descriptor, ptr %words, ptr %name)
+  %made = icmp eq i32 %status, 0
+  %result = select i1 %made, ptr %descriptor, ptr null
+  ret ptr %result
+}
 """
 # The host computes on no float; the legalisers only give tensors of narrow floats a type that LLVM knows.
 _STEPS = (
@@ -59,8 +80,9 @@ def host_object(program: SplitProgram, device_type: int) -> bytes:
     `device_type` is the DLPack type of the device whose memory the kernels work on.
     """
     target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
-    imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(_IMPORTED), program.host.body)
-    host = program.host.with_body(imported, program.host.span)
+    lowered = lower_descriptors(program.host)
+    imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(_IMPORTED), lowered.body)
+    host = lowered.with_body(imported, lowered.span)
     entry = packed_entry(host, device_type=device_type, device_id=program.device_id)
     functions = [func.with_attr({"target": target, "tirx.noalias": False}) for func in (entry, _setter())]
     module = tvm.IRModule({str(func.attrs["global_symbol"]): func for func in functions})

@@ -1,12 +1,13 @@
 """Split a lowered program into device kernels, one a launch, and the host function that launches them in order.
 
-    kernel <name>_kernel[_k](pointers and scalars…)     printed by a backend
-    host   <name>(parameters…)                          packed; for each launch fills an array of `TVMFFIAny` cells, one
-    a
-                                                        kernel parameter, and calls
-                                                        `tile_launch(k, cells, x, y, z, device)`
+    kernel <name>_kernel[_k](pointers, scalars, descriptors…)   printed by a backend
+    host   <name>(parameters…)                                  packed; for each launch fills an array of cells, one a
+                                                                kernel parameter, and calls
+                                                                `tile_launch(k, cells, x, y, z, device)`
 
-A launch of no blocks is skipped. `tile_launch` goes through a pointer that the runtime sets (`device/host.py`).
+A cell is 16 bytes: an int32 that is 1 where a parameter is passed by reference, and from byte 8 on the value or the
+address of the descriptor. A launch of no blocks is skipped. `tile_launch` goes through a pointer that the runtime sets
+(`device/host.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
+from tile_core.ir.descriptors import is_descriptor
 
-CELL_VALUE = 15
-"""`kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
+CELL_KIND, CELL_VALUE = 13, 15
+"""`kTVMFFIAnyTypeIndex` and `kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
 LAUNCH = "tile_launch"
 LAUNCH_FAILED = "TileLaunchFailed"
 _FAILED = "the kernel could not be launched"
@@ -114,7 +116,7 @@ def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var], device_
     done = S.AssertStmt(E.EQ(status, tirx.IntImm("int32", 0)), ir.StringImm(LAUNCH_FAILED), [ir.StringImm(_FAILED)])
     parts: list[S.Stmt] = [
         S.Bind(cells, tirx.tvm_stack_alloca("tvm_ffi_any", max(1, len(captured)))),
-        *(_pack(cells, position, var) for position, var in enumerate(captured)),
+        *(part for position, var in enumerate(captured) for part in _pack(cells, position, var)),
         S.Bind(status, call),
         done,
     ]
@@ -125,7 +127,7 @@ def _call(number: int, launch: launch_ir.Launch, captured: list[ir.Var], device_
     return body
 
 
-def _pack(cells: ir.Var, position: int, var: ir.Var) -> S.Stmt:
+def _pack(cells: ir.Var, position: int, var: ir.Var) -> list[S.Stmt]:
     """The value half of a cell holds a pointer, or a scalar in the first of its little-endian 8 bytes."""
     value: ir.Expr = var
     if is_buffer_var(var):
@@ -135,4 +137,6 @@ def _pack(cells: ir.Var, position: int, var: ir.Var) -> S.Stmt:
         if dtype.startswith(("float", "bfloat")):
             value = tirx.reinterpret(f"uint{var.ty.dtype.bits}", var)
         value = value if str(value.ty.dtype) == "int64" else tirx.Cast("int64", value)
-    return S.Evaluate(tirx.tvm_struct_set(cells, position, CELL_VALUE, value))
+    kind = tirx.IntImm("int32", int(is_descriptor(var)))
+    fields = ((CELL_KIND, kind), (CELL_VALUE, value))
+    return [S.Evaluate(tirx.tvm_struct_set(cells, position, field, value)) for field, value in fields]

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tvm.tirx import stmt as S
+from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.device import HOST_OBJECT, DeviceKernel, SplitProgram, host_object
 from tile_core.emulator.build import LIBRARY, build_library
@@ -121,7 +122,7 @@ def _entry(number: int, function: PrintedFunction) -> str:
 
 def _buffers(kernel: DeviceKernel) -> list[Any]:
     declared = [stmt.buffer for kind in (S.AllocBuffer, S.DeclBuffer) for stmt in visit.collect(kernel.func.body, kind)]
-    return [*(var for var in kernel.func.params if hasattr(var.ty, "storage_scope")), *declared]
+    return [*(var for var in kernel.func.params if is_buffer_var(var)), *declared]
 
 
 def _itemsize(buffer: Any) -> int:

@@ -64,6 +64,7 @@ def checked(language: Language, sites: Sites) -> Language:
     return language.extend(
         language.name,
         element=checker.element,
+        place=checker.place,
         statements={S.AllocBuffer: checker.allocate, **checker.views(language)},
         calls={name: checker.operation(handler) for name, handler in language.calls.items() if name != _ADDRESS_OF},
         header=(*language.header, '#include "tile_checks.h"'),
@@ -119,6 +120,13 @@ class _Checker:
         if is_private:
             accessor, flags = "local", f"{self._written[buffer]}, "
         text = f"tile::{accessor}<{self._use(use)}, {use.lanes}>({name}, {flags}{at.text}, {site}, {place})"
+        return Code(text, Precedence.POSTFIX)
+
+    def place(self, printer: Printer, buffer: Any, indices: Any) -> Code:
+        """The address of an element and what it is called, for an operation that says itself what it accesses."""
+        site = self._sites.number(str(buffer.name), printer.span)
+        at = offset(printer, buffer, indices).text
+        text = f"tile::spot({printer.name(buffer)}, {at}, {site}, {_place(printer, indices, buffer.ty.shape)})"
         return Code(text, Precedence.POSTFIX)
 
     def _use(self, use: Use) -> str:

@@ -15,6 +15,7 @@ from tile_core.emulator.artifact import SITES
 from tile_core.emulator.build import LIBRARY
 from tile_core.errors import emulator as errors
 from tile_core.errors.base import SourceSpan, TileError
+from tile_core.errors.device import DescriptorError
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class _Launcher(ctypes.Structure):
     """The record that `device/host.py` describes."""
 
-    _fields_ = (("function", ctypes.c_void_p), ("context", ctypes.c_void_p))
+    _fields_ = (("function", ctypes.c_void_p), ("context", ctypes.c_void_p), ("describe", ctypes.c_void_p))
 
 
 class _Failure(ctypes.Structure):
@@ -41,8 +42,12 @@ _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
     6: (errors.EmulatedRaceError, "put a barrier between the two, or use an atomic operation"),
     7: (errors.EmulatedAlignmentError, ""),
     8: (errors.EmulatedInstructionError, ""),
+    9: (errors.EmulatedCopyError, ""),
+    10: (errors.EmulatedFenceError, "put a fence between the writes and the barrier before the copy"),
 }
-"""Error and remedy for each `tile::Fault`."""
+"""Error and remedy for each `tile::Fault` of a run."""
+_DESCRIPTOR = 11
+"""`tile::Fault::kDescriptor`, which host code meets before a run."""
 
 _kept: list[object] = []
 """Launch records and libraries live as long as the process: kernels keep their addresses."""
@@ -57,13 +62,22 @@ def load_emulated(artifact: Artifact) -> Callable[..., None]:
 
     library = _load_library(artifact.files[LIBRARY])
     module = tvm_ffi_orcjit.default_session().load_module(artifact.files[HOST_OBJECT])
-    record = _Launcher(ctypes.cast(library.tile_emulated_launch, ctypes.c_void_p).value, None)
+    launch, describe = (_address(library, f"tile_emulated_{name}") for name in ("launch", "describe"))
+    record = _Launcher(launch, None, describe)
     _kept.append((library, record))
     module[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(record)))
     entry = module[str(artifact.report["symbol"])]
     library.tile_emulated_failure.restype = ctypes.POINTER(_Failure)
     failure: _Failure = library.tile_emulated_failure().contents
     spans: list[list[Any] | None] = json.loads(artifact.files.get(SITES, b"[]"))
+
+    def explain() -> str:
+        if failure.fault != _DESCRIPTOR:
+            return ""
+        failure.fault = 0
+        return failure.text.decode(errors="replace")
+
+    DescriptorError.explanations.append(explain)
 
     def call(*arguments: object) -> None:
         failure.fault = 0
@@ -82,6 +96,11 @@ def _error(failure: _Failure, spans: list[list[Any] | None]) -> TileError:
     span = spans[failure.site] if 0 <= failure.site < len(spans) else None
     text = failure.text.decode(errors="replace")
     return kind(text, remedy=remedy, span=None if span is None else SourceSpan(*span))
+
+
+def _address(library: ctypes.CDLL, name: str) -> int | None:
+    """The address of a function, `None` where the library lacks it."""
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value if hasattr(library, name) else None
 
 
 def _load_library(content: bytes) -> ctypes.CDLL:

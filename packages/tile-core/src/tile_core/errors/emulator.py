@@ -8,7 +8,9 @@ __all__ = [
     "EmulatedAlignmentError",
     "EmulatedBarrierError",
     "EmulatedBoundsError",
+    "EmulatedCopyError",
     "EmulatedDeadlockError",
+    "EmulatedFenceError",
     "EmulatedInstructionError",
     "EmulatedRaceError",
     "EmulatedUnwrittenError",
@@ -117,3 +119,26 @@ class EmulatedInstructionError(TileError, RuntimeError):
     """
 
     code = "TILE-E0660"
+
+
+class EmulatedCopyError(TileError, RuntimeError):
+    """An emulated kernel misuses an asynchronous copy or the barrier to which copies are signalled.
+
+    A barrier is used that was not initialised, or whose initialisation other threads do not see yet; a phase gets more
+    arrivals or bytes than it expects; a copy is not aligned; a block ends while a copy still reads or writes its shared
+    memory. The message says which. A wait for a phase that never ends is an `EmulatedDeadlockError`, memory used before
+    a copy has landed an `EmulatedRaceError`.
+    """
+
+    code = "TILE-E0663"
+
+
+class EmulatedFenceError(TileError, RuntimeError):
+    """An asynchronous unit of an emulated kernel reads shared memory that ordinary stores wrote without a fence after.
+
+    Copies and matrix instructions that read shared memory by themselves do not see ordinary stores in order. Each
+    thread that wrote fences, then the threads meet at a barrier, then the copy is issued. Found with
+    `TILE_EMULATE_CHECK=1`.
+    """
+
+    code = "TILE-E0664"

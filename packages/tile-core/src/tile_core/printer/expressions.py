@@ -216,6 +216,14 @@ def plain_element(printer: Printer, buffer: Node, indices: Node) -> Code:
     return Code(f"{printer.name(buffer)}[{offset(printer, buffer, indices).text}]", Precedence.POSTFIX)
 
 
+def place(printer: Printer, address: Node) -> Code:
+    """The operand `address_of(buffer[indices])` of an operation that accounts for its accesses itself."""
+    (load,) = address.args
+    if printer.language.place is not None:
+        return printer.language.place(printer, load.source, load.indices)
+    return prefix("&", plain_element(printer, load.source, load.indices))
+
+
 def offset(printer: Printer, buffer: Node, indices: Node) -> Code:
     """The flat index of an element, computed in 64 bits where a buffer may hold more than 2³¹ elements."""
     strides = _strides(buffer)

@@ -100,7 +100,9 @@ class Language:
     * `snippets`: definitions that handlers ask for; a snippet has the name of the function that it defines.
     * `helpers`: those that handlers of `expressions` use, so that no variable takes their names.
     * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
-    * `element`: prints an element of a buffer in place of `name[offset]`.
+    * `element`: prints an element of a buffer in place of `name[offset]`; `place`: the address of an element for an
+      operation that accounts for its accesses itself, in place of `&name[offset]`.
+    * `descriptor`: the declaration of a parameter that is a descriptor, with `{name}`, and the snippet of its type.
     """
 
     name: str
@@ -119,6 +121,8 @@ class Language:
     vector_load: ExprHandler | None = None
     vector_store: StmtHandler | None = None
     element: ElementHandler | None = None
+    place: Callable[[Printer, Node, Node], Code] | None = None
+    descriptor: tuple[str, str] | None = None
     snippets: Mapping[str, Snippet] = field(default_factory=dict)
     helpers: tuple[Helper, ...] = ()
     header: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from tvm.tirx import stmt as S
 from tile_core.errors.base import SourceSpan
 from tile_core.errors.plugins import UnprintableError
 from tile_core.ir import visit
+from tile_core.ir.descriptors import is_descriptor
 from tile_core.ir.launch import from_stmt, is_launch
 from tile_core.ir.regions import VAR, scope
 from tile_core.ir.spans import from_tvm
@@ -41,7 +42,7 @@ class Parameter:
 
     name: str
     dtype: str
-    kind: Literal["buffer", "scalar", "extent", "stride"]
+    kind: Literal["buffer", "scalar", "descriptor", "extent", "stride"]
     position: int
     axis: int = 0
 
@@ -122,7 +123,7 @@ class Printer:
         declared = self._parameters(func)
         with self.indented():
             self.stmt(func.body)
-        parameters = tuple(p for p in declared if p.kind in ("buffer", "scalar") or self.names.is_used(p.name))
+        parameters = tuple(p for p in declared if p.kind not in ("extent", "stride") or self.names.is_used(p.name))
         declarations = ", ".join(self._declaration(func, parameter) for parameter in parameters)
         head = self.language.function.format(name=name, parameters=declarations)
         definition = "\n".join([f"{head} {{", *self._lines, "}"])
@@ -137,8 +138,7 @@ class Printer:
         found: list[Parameter] = []
         for position, var in enumerate(func.params):
             name = self.names.declare(var, str(var.name))
-            kind: Literal["buffer", "scalar"] = "buffer" if isinstance(var.ty, tirx.BufferType) else "scalar"
-            found.append(Parameter(name, str(var.ty.dtype), kind, position))
+            found.append(_parameter(var, name, position))
         for position, buffer in enumerate(func.params):
             if isinstance(buffer.ty, tirx.BufferType):
                 found += self._sizes(buffer, position)
@@ -156,6 +156,8 @@ class Printer:
                     yield Parameter(self.names.declare(var, str(var.name)), dtype, kind, position, axis)
 
     def _declaration(self, func: tirx.PrimFunc, parameter: Parameter) -> str:
+        if parameter.kind == "descriptor":
+            return self._descriptor(parameter)
         if parameter.dtype not in self.language.types:
             raise self.unprintable(f"the dtype {parameter.dtype} of parameter {parameter.name}")
         type_name = self.type_name(parameter.dtype)
@@ -163,6 +165,13 @@ class Printer:
             return f"{type_name} {parameter.name}"
         const = "" if func.params[parameter.position] in self._written else self.language.const
         return f"{const}{type_name}* {self.language.restrict}{parameter.name}"
+
+    def _descriptor(self, parameter: Parameter) -> str:
+        if self.language.descriptor is None:
+            raise self.unprintable(f"the descriptor {parameter.name}")
+        declaration, type_name = self.language.descriptor
+        self.snippet(type_name)
+        return declaration.format(name=parameter.name)
 
     # -- lines -------------------------------------------------------------------------------------------------------
 
@@ -346,6 +355,13 @@ class Printer:
             remedy="a pass of the backend has to decompose it, or the backend's printer has to list it",
             span=from_tvm(span),
         )
+
+
+def _parameter(var: Node, name: str, position: int) -> Parameter:
+    if is_descriptor(var):
+        return Parameter(name, "handle", "descriptor", position)
+    kind: Literal["buffer", "scalar"] = "buffer" if isinstance(var.ty, tirx.BufferType) else "scalar"
+    return Parameter(name, str(var.ty.dtype), kind, position)
 
 
 def _written(body: Node) -> Iterator[Node]:

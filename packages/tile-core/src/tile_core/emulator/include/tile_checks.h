@@ -2,6 +2,7 @@
 // axis; who wrote and read what is kept by `source/checks.cpp`.
 #pragma once
 
+#include "tile_async.h"
 #include "tile_emulator.h"
 
 namespace tile {
@@ -26,6 +27,7 @@ struct Access {
   unsigned lanes;
   int rank;
   const int64_t *index, *extent;
+  bool by_copy = false;
 };
 
 // An access in the shadow of memory: when, by whom, and where in the source.
@@ -70,6 +72,7 @@ inline bool is_known_read(const volatile void* address, unsigned bytes) {
   if (from >= kSharedBytes || bytes != running.granule) return false;
   const Cell& cell = running.shared[from / running.granule];
   const Mark &write = cell.write, *reads = cell.reads;
+  if (write.thread >= kMaxThreads) return false;  // a copy
   if (write.clock < running.block_start || (write.clock >= running.all && write.thread != running.thread)) return false;
   // Its own read is noted, or two others are that are as much in the way of a later write.
   return (reads[0].thread == running.thread && reads[0].clock == running.clock) ||
@@ -89,6 +92,18 @@ TILE_INLINE T& memory(T* base, int64_t flat, int site, const Place<N>& place) {
   if (reinterpret_cast<uintptr_t>(address) % bytes != 0) misaligned(access, bytes);
   touch(address, bytes, access);
   return *address;
+}
+
+// The element at `flat`, for an operation that says itself what it accesses there.
+template <typename T, int N>
+inline Spot spot(T* base, int64_t flat, int site, const Place<N>& place) {
+  static_assert(N <= kMostAxes, "a buffer has more axes than reports can name");
+  if (is_outside<1>(place)) out_of_bounds(Access{kAtomic, site, 1, N, place.index, place.extent});
+  Spot found(base + flat);
+  found.site = site, found.rank = N;
+  memcpy(found.index, place.index, sizeof(place.index));
+  memcpy(found.extent, place.extent, sizeof(place.extent));
+  return found;
 }
 
 // The element at `flat` of an array of this thread, of whose elements `written` says which have a value.

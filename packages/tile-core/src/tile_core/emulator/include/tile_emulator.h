@@ -38,6 +38,9 @@ struct Meeting {
 };
 // This thread arrives; with `wait` it goes on when the meeting opens.
 void meet(Meeting& meeting, bool wait = true);
+// This thread stops until another one wakes those that wait for `meeting`.
+void sleep_for(const Meeting& meeting);
+void wake(const Meeting& meeting);
 
 struct Fibre {
   void* stack_pointer = nullptr;
@@ -98,7 +101,20 @@ bool is_live(unsigned thread);
 inline void here(int site) { block.self->site = site; }
 
 // Why a run ended early. `site` is a position in `tile_sites`.
-enum class Fault : int { kNone, kLimit, kDeadlock, kBarrier, kBounds, kUnwritten, kRace, kAlignment, kInstruction };
+enum class Fault : int {
+  kNone,
+  kLimit,
+  kDeadlock,
+  kBarrier,
+  kBounds,
+  kUnwritten,
+  kRace,
+  kAlignment,
+  kInstruction,
+  kCopy,
+  kFence,
+  kDescriptor
+};
 struct Failure {
   Fault fault = Fault::kNone;
   int site = kNoSite;
@@ -183,7 +199,8 @@ T reduce(uint64_t mask, T value, Combine combine) {
   });
 }
 
-// Reading the arguments of a launch: one cell of 16 bytes each, a type tag and 8 bytes that begin with the value.
+// Reading the arguments of a launch: one cell of 16 bytes each, a tag and 8 bytes that begin with the value, or are the
+// address of one that is larger.
 template <size_t N, typename First, typename... Rest>
 struct Nth {
   using Type = typename Nth<N - 1, Rest...>::Type;
@@ -197,7 +214,8 @@ auto argument(void (*)(Parameters...)) -> typename Nth<N, Parameters...>::Type;
 template <typename T>
 T cell(void* const* cells, int position) {
   T value;
-  memcpy(&value, &cells[2 * position + 1], sizeof(T));
+  const void* const* const at = &cells[2 * position + 1];
+  memcpy(&value, sizeof(T) > sizeof(void*) ? *at : static_cast<const void*>(at), sizeof(T));
   return value;
 }
 

@@ -26,20 +26,6 @@ constexpr uint16_t kAtomicBit = 0x8000;  // of a mark's site
 constexpr unsigned kPageBytes = 4096;
 constexpr unsigned kWidest = 64;
 
-struct Order {
-  uint32_t clock = 0, all = 0;  // marks of any thread of this block below `all` are ordered
-  std::vector<uint32_t> of;     // and those of thread t below of[t], after meetings of some threads only
-  uint32_t blocks = 0;          // marks of earlier blocks below this are ordered, after ordered atomic updates
-
-  // Sees what `other` has seen.
-  void join(const Order& other) {
-    all = other.all > all ? other.all : all;
-    blocks = other.blocks > blocks ? other.blocks : blocks;
-    if (of.size() < other.of.size()) of.resize(other.of.size(), 0);
-    for (size_t t = 0; t < other.of.size(); ++t) of[t] = other.of[t] > of[t] ? other.of[t] : of[t];
-  }
-};
-
 struct Pending {
   unsigned char* address = nullptr;
   unsigned bytes = 0;
@@ -76,6 +62,8 @@ Cell& cell_at(uintptr_t address) {
   return last_cells[address % kPageBytes / granule];
 }
 
+bool is_copy(const Mark& mark) { return mark.thread >= kMaxThreads; }
+
 // Whether nothing orders the access that left `mark` before the next one of this thread.
 bool is_concurrent(const Mark& mark) {
   if (mark.clock < oldest) return false;
@@ -83,6 +71,10 @@ bool is_concurrent(const Mark& mark) {
   const unsigned self = block.self->linear;
   if (mark.thread == self) return false;
   const Order& order = orders[self];
+  if (is_copy(mark)) {
+    const size_t engine = mark.thread - kMaxThreads;
+    return engine >= order.copies.size() || mark.clock >= order.copies[engine];
+  }
   return mark.clock >= order.all && (mark.thread >= order.of.size() || mark.clock >= order.of[mark.thread]);
 }
 
@@ -108,6 +100,7 @@ bool is_atomic(Use use) { return use == Use::kAtomic || use == Use::kOrdered; }
 const char* verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
 
 void add_subject(Text& text, const Access& access) {
+  text.add(access.by_copy ? "a copy of " : "");
   add_thread(text, block.self->linear);
   text.add(" of block (%u, %u, %u) %s ", block.index.x, block.index.y, block.index.z, verb(access.use));
   add_index(text, access);
@@ -116,7 +109,10 @@ void add_subject(Text& text, const Access& access) {
 Text race(const Access& access, const Mark& mark, const char* did) {
   Text text;
   add_subject(text, access);
-  if (mark.clock < block_start) {
+  if (is_copy(mark)) {
+    text.add(", which a copy %s", did).add_place(sites, mark.site);
+    text.add(": it is not waited for");
+  } else if (mark.clock < block_start) {
     text.add(", which a thread of another block %s", did).add_place(sites, mark.site & ~kAtomicBit);
     text.add(": nothing orders the blocks of a launch");
   } else {
@@ -126,6 +122,22 @@ Text race(const Access& access, const Mark& mark, const char* did) {
     text.add(": no barrier is between them");
   }
   return text;
+}
+
+// Whether a fence is between the store that left `mark` and this thread's next asynchronous operation.
+bool is_fenced(const Mark& mark) {
+  const Order& order = orders[block.self->linear];
+  return mark.clock < order.fenced_all || (mark.thread < order.fenced.size() && mark.clock < order.fenced[mark.thread]);
+}
+
+[[noreturn]] void unfenced(const Access& access, const Mark& mark) {
+  Text text;
+  add_subject(text, access);
+  text.add(", which ");
+  add_thread(text, mark.thread);
+  text.add(" wrote").add_place(sites, mark.site & ~kAtomicBit);
+  text.add(": no fence for asynchronous copies is between them");
+  fail(Fault::kFence, access.site, text);
 }
 
 void note_read(Cell& cell, const Mark& mark) {
@@ -139,6 +151,8 @@ void note_read(Cell& cell, const Mark& mark) {
 
 // The first access that conflicts with a write or an atomic update, judged when the value is known.
 void expect_no_change(const Access& access, const Mark& mark, const char* did, void* address, unsigned bytes) {
+  // What a copy writes is not there yet, and may be there at any time.
+  if (access.by_copy || is_copy(mark)) fail(Fault::kRace, access.site, race(access, mark, did));
   if (pending.fault != Fault::kNone) return;
   pending.fault = Fault::kRace;
   pending.site = access.site;
@@ -164,7 +178,26 @@ void touch_write(Cell& cell, const Mark& mark, const Access& access, void* addre
   cell.write = mark;
 }
 
+void join_times(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) {
+  if (into.size() < from.size()) into.resize(from.size(), 0);
+  for (size_t at = 0; at < from.size(); ++at) into[at] = from[at] > into[at] ? from[at] : into[at];
+}
+
 }  // namespace
+
+void Order::join(const Order& other) {
+  all = other.all > all ? other.all : all;
+  blocks = other.blocks > blocks ? other.blocks : blocks;
+  fenced_all = other.fenced_all > fenced_all ? other.fenced_all : fenced_all;
+  join_times(of, other.of);
+  join_times(copies, other.copies);
+  join_times(fenced, other.fenced);
+}
+
+void Order::see_copies(unsigned engine, uint32_t below) {
+  if (copies.size() <= engine) copies.resize(engine + 1, 0);
+  copies[engine] = below > copies[engine] ? below : copies[engine];
+}
 
 void begin_launch(const Launch& launch) {
   sites = launch.sites;
@@ -181,7 +214,7 @@ void begin_launch(const Launch& launch) {
 void begin_block(const Launch&, unsigned threads) {
   block_start = ++now;
   pending.fault = Fault::kNone;
-  for (unsigned t = 0; t < threads; ++t) orders[t] = Order{now, now, {}, 0};
+  for (unsigned t = 0; t < threads; ++t) orders[t] = Order{now, now, {}, 0, {}, 0, {}};
 }
 
 void resume_access() {
@@ -201,8 +234,15 @@ void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive) {
   for (uint64_t word : meeting.members) count += static_cast<unsigned>(__builtin_popcountll(word));
   if (count == alive) {
     uint32_t blocks = 0;
-    for (unsigned t = 0; t < threads; ++t) blocks = orders[t].blocks > blocks ? orders[t].blocks : blocks;
-    for (unsigned t = 0; t < threads; ++t) orders[t] = Order{now, now, {}, blocks};
+    Order joined;
+    for (unsigned t = 0; t < threads; ++t) {
+      blocks = orders[t].blocks > blocks ? orders[t].blocks : blocks;
+      join_times(joined.copies, orders[t].copies);
+      joined.fenced_all = orders[t].fenced_all > joined.fenced_all ? orders[t].fenced_all : joined.fenced_all;
+      join_times(joined.fenced, orders[t].fenced);
+    }
+    joined.clock = joined.all = now, joined.blocks = blocks;
+    for (unsigned t = 0; t < threads; ++t) orders[t] = joined;
     return;
   }
   // What the members have seen of every thread, joined; of each other, everything before this meeting.
@@ -215,6 +255,63 @@ void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive) {
   joined.clock = now;
   for (unsigned t = 0; t < threads; ++t)
     if (meeting.members[t / 64] >> t % 64 & 1) orders[t] = joined;
+}
+
+void release_order(Order& into) {
+  const unsigned self = block.self->linear;
+  Order& order = orders[self];
+  ++now;
+  into.join(order);
+  if (into.of.size() <= self) into.of.resize(self + 1, 0);
+  into.of[self] = now;
+  order.clock = now;
+  resume_access();
+}
+
+void acquire_order(const Order& from) {
+  orders[block.self->linear].join(from);
+  resume_access();
+}
+
+uint32_t advance_time() { return ++now; }
+
+void see_copies(unsigned engine, uint32_t below) { orders[block.self->linear].see_copies(engine, below); }
+
+bool has_seen(unsigned thread, uint32_t clock) {
+  oldest = block_start;
+  return !is_concurrent(Mark{clock, static_cast<uint16_t>(thread), 0});
+}
+
+uint32_t clock_of_thread() { return orders[block.self->linear].clock; }
+
+void note_fence() {
+  settle_access();
+  const unsigned self = block.self->linear;
+  Order& order = orders[self];
+  order.fenced_all = order.all > order.fenced_all ? order.all : order.fenced_all;
+  join_times(order.fenced, order.of);
+  if (order.fenced.size() <= self) order.fenced.resize(self + 1, 0);
+  order.fenced[self] = order.clock = ++now;
+  resume_access();
+}
+
+void touch_by_copy(const void* place, unsigned bytes, Use use, const Spot& spot, unsigned engine, uint32_t time) {
+  settle_access();
+  const Access access{use, spot.site, 1, spot.rank, spot.index, spot.extent, true};
+  const uintptr_t first = reinterpret_cast<uintptr_t>(place);
+  const bool shared = is_shared(first);
+  const Mark mark{time, static_cast<uint16_t>(kMaxThreads + engine), static_cast<uint16_t>(spot.site)};
+  oldest = shared ? block_start : launch_start;
+  for (uintptr_t at = first; at < first + bytes; at += granule) {
+    Cell& cell = cell_at(at);
+    if (use == Use::kRead) {
+      if (shared && cell.write.clock < block_start) unwritten(access);
+      touch_read(cell, mark, access);
+      if (shared && !is_copy(cell.write) && !is_fenced(cell.write)) unfenced(access, cell.write);
+    } else {
+      touch_write(cell, mark, access, const_cast<void*>(place), bytes);
+    }
+  }
 }
 
 // Takes over what the last ordered update of this element passed on, then passes on what this thread has seen and done.

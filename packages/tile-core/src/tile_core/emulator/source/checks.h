@@ -1,6 +1,8 @@
 // Between the scheduler and the checks.
 #pragma once
 
+#include <vector>
+
 #include "tile_checks.h"
 
 namespace tile {
@@ -17,10 +19,25 @@ class Text {
   size_t length_ = 0;
 };
 
+// What a thread has seen: of the accesses of others, and of copies.
+struct Order {
+  uint32_t clock = 0, all = 0;   // marks of any thread of this block below `all` are ordered
+  std::vector<uint32_t> of;      // and those of thread t below of[t], after meetings of some threads only
+  uint32_t blocks = 0;           // marks of earlier blocks below this are ordered, after ordered atomic updates
+  std::vector<uint32_t> copies;  // marks of engine e below copies[e] are ordered: its copies have been waited for
+  uint32_t fenced_all = 0;       // as `all` and `of`, for what is fenced off for engines
+  std::vector<uint32_t> fenced;
+
+  // Sees what `other` has seen.
+  void join(const Order& other);
+  void see_copies(unsigned engine, uint32_t below);
+};
+
 void record(Fault fault, int site, const Text& text);
 // Ends the run from within a fibre.
 [[noreturn]] void fail(Fault fault, int site, const Text& text);
 const Fibre& fibre_of(unsigned thread);
+const Launch& running_launch();
 
 void begin_launch(const Launch& launch);
 void begin_block(const Launch& launch, unsigned threads);
@@ -28,6 +45,24 @@ void begin_block(const Launch& launch, unsigned threads);
 void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive);
 // This thread runs from here on.
 void resume_access();
+// Leaves what this thread has seen and done for others, who take it over.
+void release_order(Order& into);
+void acquire_order(const Order& from);
+// A time after everything that has happened.
+uint32_t advance_time();
+// An access by a copy of `engine` that this thread issues at `time`.
+void touch_by_copy(const void* address, unsigned bytes, Use use, const Spot& place, unsigned engine, uint32_t time);
+void see_copies(unsigned engine, uint32_t below);
+// Whether this thread is ordered after the time `clock` of `thread`.
+bool has_seen(unsigned thread, uint32_t clock);
+uint32_t clock_of_thread();
+void note_fence();
+
+// What `source/async.cpp` does at the ends of a block, and before a deadlock is described.
+void begin_copies();
+void end_copies();
+void name_phases();
+
 // What this thread wrote last is in memory: before it waits, ends, or accesses memory again.
 void settle_access();
 

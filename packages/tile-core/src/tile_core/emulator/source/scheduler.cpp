@@ -181,6 +181,7 @@ void prepare(Dim3 index) {
     fibre.stack_pointer = new_context(stacks.stack(t), stacks.bytes(), enter);
   }
   if (launch.checked) begin_block(launch, threads);
+  begin_copies();
 }
 
 int run_block(Dim3 index) {
@@ -197,6 +198,7 @@ int run_block(Dim3 index) {
       moved = true;
     }
     if (moved || answer_converged()) continue;
+    name_phases();
     Text text;
     text.add("deadlock in block (%u, %u, %u): ", index.x, index.y, index.z);
     list_waiting(text);
@@ -206,7 +208,8 @@ int run_block(Dim3 index) {
     record(Fault::kDeadlock, site, text);
     return 1;
   }
-  return 0;
+  end_copies();
+  return failure.fault == Fault::kNone ? 0 : 1;
 }
 
 int refuse(const char* what) {
@@ -252,6 +255,8 @@ void stop(Fault fault, const char* what) {
 
 const Fibre& fibre_of(unsigned thread) { return fibres[thread]; }
 
+const Launch& running_launch() { return launch; }
+
 int run(const Launch& asked) {
   const std::lock_guard<std::mutex> one_at_a_time(in_use);
   launch = asked;
@@ -276,9 +281,17 @@ void meet(Meeting& meeting, bool wait) {
     open(meeting);
     return;
   }
-  if (!wait) return;
+  if (wait) sleep_for(meeting);
+}
+
+void sleep_for(const Meeting& meeting) {
   block.self->waits_for = &meeting;
   while (block.self->waits_for != nullptr) give_way();
+}
+
+void wake(const Meeting& meeting) {
+  for (unsigned thread = 0; thread < threads; ++thread)
+    if (fibres[thread].waits_for == &meeting) fibres[thread].waits_for = nullptr;
 }
 
 void barrier() {

@@ -2,12 +2,14 @@
 // intrinsic that a kernel may use and that is missing here is added here.
 #pragma once
 
+#include "cuda_async.h"
 #include "cuda_matrix.h"
 #include "tile_qualifiers.h"
 
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __restrict__
+#define __grid_constant__
 
 #define threadIdx (tile::block.self->index)
 #define blockIdx (tile::block.index)

@@ -1,0 +1,60 @@
+// Copies that go on beside the threads, and the barriers with phases to which they are signalled: what a vendor's header maps
+// its asynchronous instructions onto.
+//
+// A copy is described by runs of bytes, then issued. Its bytes count as there at once, and land as late as anything allows:
+// where a wait for it passes. Until then what it writes is poison. So whatever does not wait, waits for another phase, or
+// writes again too early, gets wrong values; with checks it is told where.
+#pragma once
+
+#include "tile_emulator.h"
+
+namespace tile {
+
+// An address that an operation gets, and what the author calls it.
+constexpr int kMostAxes = 6;
+struct Spot {
+  unsigned char* address = nullptr;
+  int site = kNoSite;
+  int rank = 0;
+  int64_t index[kMostAxes] = {}, extent[kMostAxes] = {};
+
+  Spot() = default;
+  Spot(const void* pointer) : address(static_cast<unsigned char*>(const_cast<void*>(pointer))) {}
+};
+
+// A barrier in shared memory. A phase ends when `count` arrivals and all expected bytes are there; the next begins at once.
+void phase_init(const Spot& barrier, unsigned count);
+// The barriers that this thread initialised are known to copies.
+void phase_init_fence();
+void phase_arrive(const Spot& barrier);
+// Copies bring `bytes` more in this phase.
+void phase_expect(const Spot& barrier, unsigned bytes);
+// Waits until the phase of this parity, the running one or the one before, is over.
+void phase_wait(const Spot& barrier, unsigned parity);
+// An arrival when this thread's copies (`kOfThread`) so far have landed.
+void phase_arrive_after_copies(const Spot& barrier);
+
+// kToShared: by an engine, signalled to a barrier. kFromShared: by an engine, in groups of the issuing thread. kOfThread: to
+// shared memory, in groups of the issuing thread.
+enum class CopyKind : unsigned char { kToShared, kFromShared, kOfThread };
+using Combine = void (*)(unsigned char* to, const unsigned char* from, unsigned bytes);
+
+// Begins the description of a copy; `place` is its address in shared memory. `combine` takes the place of an assignment.
+void copy_begin(CopyKind kind, const Spot& place, Combine combine = nullptr);
+// Zeros come from nowhere.
+void copy_run(void* to, const void* from, unsigned bytes);
+void copy_issue();
+void copy_issue(const Spot& barrier);
+void copy_commit(CopyKind kind);
+// Waits until all but the youngest `pending` groups are done; with `read`, done with reading.
+void copy_wait(CopyKind kind, unsigned pending, bool read);
+// Engines see what this thread has written, or has seen of other threads.
+void proxy_fence();
+
+// Refuses what an operation is asked for.
+[[noreturn]] void refuse_copy(const Spot& place, const char* why);
+inline size_t shared_offset(const void* address) {
+  return static_cast<size_t>(static_cast<const unsigned char*>(address) - tile_shared);
+}
+
+}  // namespace tile
