@@ -1,4 +1,4 @@
-"""What the threads of a wave and a block do together: emulated against the interpreter, and compiled by Clang."""
+"""Exchanges of a wave and a block, and messages: emulated against the interpreter, and compiled by Clang."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import tile_core as tl
 import tile_rocm.language as T
 from tile_core.device import split_launches
-from tile_core.errors import UnprintableError
+from tile_core.errors import DeviceAssertError, UnprintableError
 from tile_core.jit.artifact import CompileRequest
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
@@ -60,6 +60,26 @@ def by_wave(
         F[t] = T.exp10(T.warp_reduce_min(F[t]))
 
 
+@T.prim_func
+def speaking(A: T.Tensor((N,), "int32"), F: T.Tensor((2,), "float16")):
+    with T.Kernel(1, threads=N):
+        t = T.get_thread_binding()
+        T.print(F, "tile")
+        if t == 3:
+            T.print(A[t])
+        T.device_assert(A[t] < 4, "too large")
+
+
+@pytest.mark.emulate
+def test_printing_and_assertions(capfd: pytest.CaptureFixture[str]) -> None:
+    a, kernel = np.zeros(N, "int32"), tl.compile(speaking, target="rocm", execution="emulate")
+    kernel(a, np.ones(2, "float16"))
+    assert capfd.readouterr().out.splitlines() == ["tile: F[0] = 1", "tile: F[1] = 1", "A = 0"]
+    a[9] = 4
+    with pytest.raises(DeviceAssertError, match="too large, in thread"):
+        kernel(a, np.ones(2, "float16"))
+
+
 @pytest.mark.emulate
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 def test_emulated_as_interpreted(arch: str) -> None:
@@ -89,7 +109,7 @@ def test_a_wave_is_as_wide_as_the_target_says(arch: str, wave: int) -> None:
 @pytest.mark.compile
 @pytest.mark.skipif(CLANG is None, reason="there is no clang-19: apt-get install clang-19")
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
-@pytest.mark.parametrize("kernel", [everything, by_wave], ids=["everything", "by_wave"])
+@pytest.mark.parametrize("kernel", [everything, by_wave, speaking], ids=["everything", "by_wave", "speaking"])
 def test_clang_compiles_it(arch: str, kernel: Any, tmp_path: Path) -> None:
     request = CompileRequest(select_target({"kind": "rocm", "arch": arch}))
     lowered, _report = lower(kernel, request, backend("rocm"))

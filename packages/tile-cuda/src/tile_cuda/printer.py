@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from tile_core.printer import messages
 from tile_core.printer.language import ExprHandler, Function, Snippet
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
@@ -32,6 +34,17 @@ __device__ __forceinline__ float tile_atomic_add(float* address, float value) { 
 __device__ __forceinline__ double tile_atomic_add(double* address, double value) { return atomicAdd(address, value); }
 """
 
+# The function behind CUDA's own `assert`: the driver prints the message, and the launch ends with CUDA_ERROR_ASSERT.
+_ASSERTION_FAILED = replace(
+    messages.SNIPPETS[messages.FAIL],
+    text="""
+__device__ __noinline__ void tile_assertion_failed(const char* text, int number) {
+  __assertfail(text, "assertion", static_cast<unsigned>(number), "kernel", sizeof(char));
+}
+""",
+    needs=(),
+)
+
 # CUDA C++ Programming Guide, "Integer Intrinsics" and "Mathematical Functions".
 _CALLS: Mapping[str, ExprHandler] = {
     "tirx.popcount": Function({"uint32": "__popc", "uint64": "__popcll"}),
@@ -46,6 +59,7 @@ CUDA = simt_language(
     literals={"float16": "__half({value}f)", "bfloat16": "__nv_bfloat16({value}f)"},
     snippets={
         **exchanges.SNIPPETS,
+        messages.FAIL: _ASSERTION_FAILED,
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
         **asynchronous.SNIPPETS,
     },

@@ -16,6 +16,7 @@ from tile_core.emulator.build import LIBRARY
 from tile_core.errors import emulator as errors
 from tile_core.errors.base import SourceSpan, TileError
 from tile_core.errors.device import DescriptorError
+from tile_core.errors.interpreter import DeviceAssertError
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact
@@ -30,7 +31,11 @@ class _Launcher(ctypes.Structure):
 class _Failure(ctypes.Structure):
     """`tile::Failure` of `tile_emulator.h`."""
 
-    _fields_ = (("fault", ctypes.c_int), ("site", ctypes.c_int), ("text", ctypes.c_char * 2048))
+    _fields_ = (
+        ("fault", ctypes.c_int),
+        ("site", ctypes.c_int),
+        ("text", ctypes.c_char * 2048),
+    )
 
 
 _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
@@ -44,6 +49,7 @@ _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
     8: (errors.EmulatedInstructionError, ""),
     9: (errors.EmulatedCopyError, ""),
     10: (errors.EmulatedFenceError, "put a fence between the writes and the barrier before the copy"),
+    12: (DeviceAssertError, ""),
 }
 """Error and remedy for each `tile::Fault` of a run."""
 _DESCRIPTOR = 11

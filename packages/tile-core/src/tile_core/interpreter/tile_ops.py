@@ -16,10 +16,12 @@ from tile_core.interpreter.regions import RegionView, compile_region
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
+from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, Operand, op_name, view
 from tile_core.ops.build import Tile
 from tile_core.ops.copy import axes
+from tile_core.ops.print import PRINT
 
 COPIES = ("tile.copy", "tile.async_copy")
 
@@ -28,7 +30,7 @@ def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
     """The function that carries out a tile op.
 
     Inside of `T.Parallel` each iteration carries it out for itself. Where threads are told apart they carry it out
-    together, except for printing values, which each thread does.
+    together, except for printing values and their own memory, which each thread does.
 
     Raises:
         NoReferenceMeaningError: the op has no reference meaning.
@@ -38,7 +40,7 @@ def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
     call = view(stmt, OPS)
     if call.op in BARRIERS:
         return compile_barrier(call, scope)
-    if scope.parallel or (scope.threads and _only_values(call)):
+    if scope.parallel or (scope.threads and _is_for_each(call)):
         return one_by_one(_compile(call, replace(scope, vector=False, parallel=False, threads=False)))
     if scope.threads:
         return together(
@@ -47,7 +49,10 @@ def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
     return _compile(call, scope)
 
 
-def _only_values(call: OpCall) -> bool:
+def _is_for_each(call: OpCall) -> bool:
+    """Whether each thread carries out an op for itself: one on values, or one that prints a thread's own memory."""
+    if call.op is PRINT:
+        return Tile(call.region("src")).scope in (LOCAL, VAR)
     return all(operand.access == "value" for operand in call.op.operands)
 
 

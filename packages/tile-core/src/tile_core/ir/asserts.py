@@ -17,7 +17,7 @@ from tile_core.ir import visit
 from tile_core.ir.spans import from_tvm
 
 KERNEL_ASSERTION = "TileAssertion"
-_NUMBER = re.compile(r" \[assertion \d+\]$")
+_NUMBER = re.compile(r" \[assertion (\d+)\]$")
 
 
 def assertion(condition: ir.Expr, text: str, number: int, span: ir.Span | None) -> S.AssertStmt:
@@ -32,9 +32,16 @@ def text_of(message: str) -> str:
     return _NUMBER.sub("", message)
 
 
+def number_of(message: str) -> int:
+    """The number of the assertion whose message this is, 0 where it has none."""
+    found = _NUMBER.search(message)
+    return int(found.group(1)) if found else 0
+
+
 def place_of(message: str, program: tirx.PrimFunc) -> SourceSpan | None:
     """The line of the assertion of `program` that failed with `message`."""
-    for stmt in visit.collect(program.body, S.AssertStmt) if _NUMBER.search(message) else ():
-        if any(part.value == message for part in stmt.message_parts):
+    number = number_of(message)
+    for stmt in visit.collect(program.body, S.AssertStmt) if number else ():
+        if any(number_of(str(part.value)) == number for part in stmt.message_parts):
             return from_tvm(stmt.span)
     return None

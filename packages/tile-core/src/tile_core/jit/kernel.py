@@ -158,10 +158,10 @@ class JITKernel:
         try:
             return self._invoke(*arguments)
         except Exception as error:
+            if isinstance(error, TileError):
+                raise self.located(error) from error.__cause__
             if not self.checks_itself:
                 raise
-            if isinstance(error, TileError):
-                raise self.located(error) from None
             return self.recover(arguments, error)
 
     def located(self, error: TileError) -> TileError:

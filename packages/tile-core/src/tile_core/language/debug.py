@@ -16,7 +16,9 @@ __all__ = ["device_assert", "print"]
 def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
     """Print a buffer, a region, a value or only a message, when the kernel runs; results do not change.
 
-    A buffer or region is printed once by the block, a value by every thread that comes by.
+    A buffer or region is printed once by the block (one of a thread's own memory by every thread), a value by every
+    thread that comes by in a kernel that tells threads apart, else once. What a device prints appears when the host
+    next waits for it.
 
     Args:
         warp_group_id, warp_id: which warp prints a tile, where there are warps.
@@ -49,6 +51,8 @@ def _name(value: Any) -> str:
 
 def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) -> None:
     """Stop the kernel with an error unless `condition` holds. Python's `assert` on a device value does the same.
+
+    On a GPU the thread traps: the driver prints the message, and the error appears at the next call that waits.
 
     Args:
         msg: text of the error.

@@ -16,7 +16,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions
 from tile_core.ir.ops import tile_op
-from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
+from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp, op_name
 from tile_core.ops.build import Tile, serial
 from tile_core.ops.rules import inside
 
@@ -41,9 +41,7 @@ def element(value: Sequence[ir.Expr], message: str, name: str, span: ir.Span | N
 
 def is_printed_once(stmt: S.Stmt) -> bool:
     """Whether a statement is a line of a tile, which the block prints, not each of its threads."""
-    call = stmt.value if isinstance(stmt, S.Evaluate) else None
-    is_line = isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and str(call.op.name) == ELEMENT
-    return is_line and bool(call.attrs["once"])
+    return op_name(stmt) == ELEMENT and bool(stmt.value.attrs["once"])
 
 
 def line(message: str, name: str, value: str = "", index: Sequence[int] = ()) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from tvm import ir
+from dataclasses import replace
+
+from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ops.base import LowerContext, OpCall
+from tile_core.ops.build import Tile, parallel
+from tile_core.ops.print import PRINT
 from tile_core.ops.threads import thread_call
 from tile_core.passes.infer_layouts import InferLayouts
 from tile_core.passes.insert_barriers import InsertBarriers, barrier
@@ -28,6 +33,18 @@ def keep_barrier(call: OpCall, _context: LowerContext) -> S.Stmt:
 def keep_for_threads(call: OpCall, _context: LowerContext) -> S.Stmt:
     """Lowering of an op that each thread carries out for itself."""
     return thread_call(call)
+
+
+def print_tile(call: OpCall, context: LowerContext) -> S.Stmt:
+    """Lowering of `tile.print` for blocks with threads: a fragment is gathered in shared memory first."""
+    src = Tile(call.region("src"))
+    if src.scope != regions.FRAGMENT:
+        assert PRINT.lower is not None
+        return PRINT.lower(call, context)
+    gathered = tirx.decl_buffer(src.extents, str(src.buffer.dtype), src.name, scope=regions.SHARED[0])
+    copy = parallel(src.extents, lambda index: Tile(regions.whole(gathered)).store(src.load(index), index), call.span)
+    printed = replace(call, args={"src": regions.whole(gathered)})
+    return visit.sequence([S.AllocBuffer(gathered, span=call.span), copy, printed.to_stmt()], call.span)
 
 
 def keep_reducer_init(call: OpCall, _context: LowerContext) -> S.Stmt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 THREAD_OP_LOWERINGS: Mapping[str, str] = {
+    "tile.print": "tile_core.passes.threads:print_tile",
     "tile.sync_threads": "tile_core.passes.threads:keep_barrier",
     "tile.sync_warp": "tile_core.passes.threads:keep_for_threads",
     "tile.named_barrier_arrive": "tile_core.passes.threads:keep_for_threads",

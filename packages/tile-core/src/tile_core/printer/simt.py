@@ -18,6 +18,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.views import viewed
+from tile_core.printer import messages
 from tile_core.printer.c import C
 from tile_core.printer.expressions import element
 from tile_core.printer.language import ExprHandler, Function, Language, Snippet, StmtHandler, Use
@@ -97,8 +98,8 @@ def simt_language(
         types={**_TYPES, **types},
         loops={int(S.ForKind.UNROLLED): "#pragma unroll"},
         scopes={regions.REDUCER: ""},
-        statements={S.AllocBuffer: _allocate, S.DeclBuffer: _view},
-        snippets={**common, **snippets},
+        statements={S.AllocBuffer: _allocate, S.DeclBuffer: _view, S.AssertStmt: messages.assertion},
+        snippets={**common, **messages.SNIPPETS, **snippets},
         calls={**_CALLS, "tile.barrier": lambda _printer, _node: Code(words.barrier), **(calls or {})},
         launch=lambda printer, launch: _launch(printer, launch, words),
         vector_store=_vector_store(words),
@@ -255,6 +256,7 @@ _CALLS: Mapping[str, ExprHandler] = {
     "tirx.reinterpret": _reinterpret,
     "tile.shuffle_xor": snippet_call("tile_shuffle_xor"),
     **{f"tile.shfl_{kind}": _shuffle(f"tile_shfl_{kind}") for kind in ("sync", "xor", "up", "down")},
+    messages.PRINT_ELEMENT: messages.print_element,
     "tile.atomic_load": _atomic_load,
     "tile.atomic_store": _atomic_store,
     **{f"tile.warp_reduce_{kind}": snippet_call(f"tile_warp_reduce_{kind}") for kind in COMBINATIONS},

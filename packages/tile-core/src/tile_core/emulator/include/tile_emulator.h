@@ -113,7 +113,8 @@ enum class Fault : int {
   kInstruction,
   kCopy,
   kFence,
-  kDescriptor
+  kDescriptor,
+  kAssertion
 };
 struct Failure {
   Fault fault = Fault::kNone;
@@ -123,6 +124,8 @@ struct Failure {
 extern Failure failure;
 // Ends the run: "thread … of block … `what`", at the line of this thread.
 [[noreturn]] void stop(Fault fault, const char* what);
+// An assertion of the author does not hold in this thread.
+[[noreturn]] void assertion_failed(const char* text, int number);
 
 // Every lane of `mask` leaves a value; then each computes its result from what all left. `result(values)` gets a function
 // from lane to value. The base of everything that lanes do together.

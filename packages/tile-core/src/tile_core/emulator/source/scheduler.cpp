@@ -219,6 +219,12 @@ int refuse(const char* what) {
   return 1;
 }
 
+// What the kernel printed is out before the host goes on.
+int ended(int status) {
+  fflush(stdout);
+  return status;
+}
+
 }  // namespace
 
 Text& Text::add(const char* format, ...) {
@@ -253,6 +259,15 @@ void stop(Fault fault, const char* what) {
   fail(fault, block.self->site, text);
 }
 
+void assertion_failed(const char* text, int number) {
+  const Dim3 at = block.self->index;
+  Text message;
+  message.add("%s, in thread (%u, %u, %u) of block (%u, %u, %u)", text, at.x, at.y, at.z, block.index.x,
+              block.index.y, block.index.z);
+  if (number != 0) message.add(" [assertion %d]", number);
+  fail(Fault::kAssertion, kNoSite, message);
+}
+
 const Fibre& fibre_of(unsigned thread) { return fibres[thread]; }
 
 const Launch& running_launch() { return launch; }
@@ -270,8 +285,8 @@ int run(const Launch& asked) {
   for (unsigned z = 0; z < block.grid.z; ++z)
     for (unsigned y = 0; y < block.grid.y; ++y)
       for (unsigned x = 0; x < block.grid.x; ++x)
-        if (run_block({x, y, z})) return 1;
-  return 0;
+        if (run_block({x, y, z})) return ended(1);
+  return ended(0);
 }
 
 void meet(Meeting& meeting, bool wait) {
