@@ -16,7 +16,7 @@ from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
 from tile_cuda.instructions.tensor_map import lower_tensor_maps
 from tile_cuda.nvrtc import compile_cubin
-from tile_cuda.printer import CUDA, EMULATED
+from tile_cuda.printer import CUDA
 from tile_cuda.runtime import CUBIN
 from tile_cuda.target import capabilities, compiled_architecture
 
@@ -48,7 +48,7 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
     if request.execution == "emulate":
         include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
         warp = capabilities(request.target).warp_size
-        return emulated_artifact(split, EmulatedLanguage(EMULATED, "cuda_emulator.h", include, warp), request, report)
+        return emulated_artifact(split, EmulatedLanguage(CUDA, "cuda_emulator.h", include, warp), request, report)
     printed = [print_kernel(kernel, CUDA, request.target) for kernel in split.kernels]
     source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
     kernels = [

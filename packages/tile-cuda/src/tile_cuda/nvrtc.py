@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,21 @@ from tile_cuda.errors import DeviceCompilerError, MissingNvrtcError
 OPTIONS = ("--std=c++17", "--generate-line-info")
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A cubin and what NVRTC and ptxas said; with the flag `--ptxas-options=-v` also registers and spills."""
+
+    cubin: bytes
+    log: str
+
+
 def compile_cubin(source: str, arch: str, name: str, flags: Sequence[str] = ()) -> bytes:
-    """The cubin of a CUDA C++ source for one architecture such as `sm_90`.
+    """The cubin of a CUDA C++ source for one architecture such as `sm_90`. Raises as `compile_source`."""
+    return compile_source(source, arch, name, flags).cubin
+
+
+def compile_source(source: str, arch: str, name: str, flags: Sequence[str] = ()) -> Compiled:
+    """A CUDA C++ source compiled for one architecture such as `sm_90`.
 
     Raises:
         MissingNvrtcError: NVRTC's Python binding is not installed, or its library cannot be loaded.
@@ -32,7 +46,7 @@ def compile_cubin(source: str, arch: str, name: str, flags: Sequence[str] = ()) 
         size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
         cubin = bytearray(size)
         _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
-        return bytes(cubin)
+        return Compiled(bytes(cubin), _log(nvrtc, program))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -63,12 +63,9 @@ CUDA = simt_language(
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
         **asynchronous.SNIPPETS,
     },
-    calls={**exchanges.CALLS, **instructions.PRINTED, **asynchronous.CALLS, **_CALLS},
+    calls={**exchanges.CALLS, **instructions.CALLS, **asynchronous.CALLS, **_CALLS},
     descriptor=tensor_map.DESCRIPTOR_WORDS,
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fffffff)",
     header=("#include <cuda_bf16.h>", "#include <cuda_fp16.h>"),
 )
-
-EMULATED = CUDA.extend(CUDA.name, calls=instructions.EMULATED)
-"""CUDA as it is printed for the emulator: instructions are calls of its functions, not inline PTX."""

@@ -87,6 +87,18 @@ class Snippet:
     emulated: str | None = None
 
 
+@dataclass(frozen=True)
+class Forms:
+    """A handler with a form of its own on the host, for what is not a snippet of one text."""
+
+    device: ExprHandler
+    host: ExprHandler
+
+    def __call__(self, printer: Printer, node: Node) -> Code:
+        """The form for the device."""
+        return self.device(printer, node)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Language:
     """The vocabulary and the handlers of one C-family language.
@@ -145,11 +157,12 @@ class Language:
         return replace(self, name=name, **merged)
 
     def on_the_host(self) -> Language:
-        """This language as the emulator compiles it: snippets with a meaning of their own are replaced by it."""
+        """This language as the emulator compiles it: what has a meaning of its own on the host is replaced by it."""
         replaced = {
             name: Snippet(snippet.emulated) for name, snippet in self.snippets.items() if snippet.emulated is not None
         }
-        return self.extend(self.name, snippets=replaced)
+        hosts = {name: handler.host for name, handler in self.calls.items() if isinstance(handler, Forms)}
+        return self.extend(self.name, snippets=replaced, calls=hosts)
 
     def _merge(self, key: str, value: Any) -> Any:
         own = getattr(self, key)

@@ -4,7 +4,7 @@
     found = shapes.instructions("float32", "float16", "float16", capability=80)[0]
     S.Evaluate(mma(address_of(d, 0), address_of(a, 0), address_of(b, 0), instruction=found))
 
-`PRINTED` and `EMULATED` are entries for the tables of `calls` of a language.
+`CALLS` is for the table of calls of a language.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from tile_cuda.instructions.wgmma import (
 )
 
 __all__ = [
-    "EMULATED",
-    "PRINTED",
+    "CALLS",
     "TABLE",
     "FragmentLayout",
     "Instruction",
@@ -60,7 +59,5 @@ __all__ = [
 ]
 
 _ALL = (MMA, LDMATRIX, STMATRIX, WGMMA, WGMMA_RS, FENCE, COMMIT, WAIT, PIN, DESCRIPTOR, ADVANCE)
-PRINTED: Mapping[str, ExprHandler] = MappingProxyType({instruction.op: instruction.printed for instruction in _ALL})
-"""How each is printed for the device."""
-EMULATED: Mapping[str, ExprHandler] = MappingProxyType({instruction.op: instruction.emulated for instruction in _ALL})
-"""How each is printed for the host."""
+CALLS: Mapping[str, ExprHandler] = MappingProxyType({instruction.op: instruction.forms for instruction in _ALL})
+"""How each is printed, for the device and for the host."""

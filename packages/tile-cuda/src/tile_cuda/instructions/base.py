@@ -16,7 +16,7 @@ from tvm.ir.prim import expr as E
 
 from tile_core.ir.ops import tile_op
 from tile_core.printer.expressions import element
-from tile_core.printer.language import Node, Use
+from tile_core.printer.language import Forms, Node, Use
 from tile_core.printer.precedence import Code, Precedence, call, prefix
 from tile_core.printer.printer import Printer
 
@@ -70,14 +70,17 @@ class Instruction:
         attrs = dict(attributes) if attributes else None
         return ir.Call(tile_op(self.op, pure=self.pure), list(operands), attrs=attrs, ret_ty=result)
 
-    def printed(self, printer: Printer, node: Node) -> Code:
-        """The call for the device."""
+    @property
+    def forms(self) -> Forms:
+        """How it is printed."""
+        return Forms(self._on_the_device, self._on_the_host)
+
+    def _on_the_device(self, printer: Printer, node: Node) -> Code:
         function = self.device(node.attrs or {})
         printer.define(function.name, function.text)
         return call(function.name, *map(printer.expr, node.args))
 
-    def emulated(self, printer: Printer, node: Node) -> Code:
-        """The call for the host."""
+    def _on_the_host(self, printer: Printer, node: Node) -> Code:
         attributes = node.attrs or {}
         operands = []
         for position, argument in enumerate(node.args):
