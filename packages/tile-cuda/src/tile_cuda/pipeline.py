@@ -1,17 +1,27 @@
-"""How this backend's pipeline differs from the default: its blocks have threads."""
+"""How this backend's pipeline differs from the default: blocks have threads, tensor cores and asynchronous copies."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tile_core.passes.pipeline import insert_after
 from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
+from tile_cuda.matrix.units import TensorCores
+from tile_cuda.passes.assign_roles import AssignRoles
+from tile_cuda.passes.specialize_warps import SpecializeWarps
+from tile_cuda.passes.stage_results import StageResults
 
 if TYPE_CHECKING:
     from tile_core.passes.pipeline import Edit
     from tile_core.targets import Target
 
 
-def edits(_target: Target) -> tuple[Edit, ...]:
-    """The edits for any CUDA target."""
-    return thread_edits(NATIVE)
+def edits(target: Target) -> tuple[Edit, ...]:
+    """The edits for a CUDA target."""
+    units = TensorCores(int(str(target.option("arch")).removeprefix("sm_")))
+    return (
+        *thread_edits(NATIVE, units),
+        insert_after("check_semantics", SpecializeWarps(units), StageResults(units)),
+        insert_after("insert_barriers", AssignRoles()),
+    )

@@ -284,6 +284,8 @@ class _Settled:
     def _spare(self, nest: Nest) -> tuple[tuple[int, int], ...]:
         if self._threads is None:
             return ()
+        if self._group.digits is not None:
+            return _gaps([digit for number in nest.classes for digit in self._threads.digits[number]], self._block)
         missing = set(range(len(self._threads.extents))) - set(nest.classes)
         return tuple(
             (stride, count) for number in sorted(missing) for count, stride in self._threads.digits[number] if count > 1
@@ -311,6 +313,19 @@ def _deal(units: list[int], block: int, warp: int) -> list[int]:
         counts[axis] = max(1, min(left, units[axis]))
         left //= counts[axis]
     return counts
+
+
+def _gaps(digits: list[tuple[int, int]], block: int) -> tuple[tuple[int, int], ...]:
+    """The digits (stride, count) of a thread's number below `block` that are not among `digits` (count, stride)."""
+    found, position = [], 1
+    for count, stride in sorted(digits, key=lambda digit: digit[1]):
+        if count > 1:
+            if stride > position:
+                found.append((position, stride // position))
+            position = stride * count
+    if position < block:
+        found.append((position, block // position))
+    return tuple(found)
 
 
 def _power_below(value: int) -> int:

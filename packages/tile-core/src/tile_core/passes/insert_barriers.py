@@ -35,8 +35,6 @@ from tile_core.passes.thread_scope import PHASE
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
 ADDRESS_ONLY = ("tile.is_aligned",)
-ASYNCHRONOUS = "tile.asynchronous"
-"""Annotation of an allocation whose readers and writers wait for each other by barriers of their own."""
 ACCESS = "access"
 """Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
@@ -75,9 +73,7 @@ class InsertBarriers:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            placer = _Placer(
-                _thread_dependent(launch), _overlapping(launch.body), view_roots(launch.body), asynchronous(launch.body)
-            )
+            placer = _Placer(_thread_dependent(launch), _overlapping(launch.body), view_roots(launch.body))
             body, _state = placer.stmt(launch.body, CLEAN)
             count += placer.count
             return replace(launch, body=_without_phases(body)).to_stmt()
@@ -87,31 +83,20 @@ class InsertBarriers:
         return func.with_body(body, func.span)
 
 
-def asynchronous(body: S.Stmt) -> frozenset[ir.Var]:
-    """The tiles that are allocated as such."""
-    allocations = visit.collect(body, S.AllocBuffer)
-    return frozenset(alloc.buffer for alloc in allocations if ASYNCHRONOUS in alloc.annotations)
-
-
 def barrier(span: Any = None) -> S.Stmt:
     """A barrier of all threads of the block."""
     return S.Evaluate(ir.Call(tile_op(BARRIER), [], ret_ty="void"), span)
 
 
 class _Placer:
-    """Rewrites statements, given what was touched before; returns the statement and what is touched after.
-
-    `own` are tiles that need no barrier of the block.
-    """
+    """Rewrites statements, given what was touched before; returns the statement and what is touched after."""
 
     def __init__(
         self,
         divergent: frozenset[ir.Var],
         overlapping: Mapping[ir.Var, frozenset[ir.Var]],
         roots: Mapping[ir.Var, ir.Var],
-        own: frozenset[ir.Var] = frozenset(),
     ) -> None:
-        self._own = own
         self._divergent = divergent
         self._overlapping = overlapping
         self._roots = roots
@@ -143,7 +128,7 @@ class _Placer:
             return visit.sequence(stmts, stmt.span), CLEAN
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
             self._check_divergent(stmt)
-        if not before.conflicts(touched):
+        if not before.conflicts(self._spread(touched)):
             return stmt, before | touched
         self.count += 1
         return visit.sequence([barrier(stmt.span), stmt], stmt.span), touched
@@ -151,7 +136,7 @@ class _Placer:
     def _control(self, stmt: Any, before: Touched) -> tuple[S.Stmt, Touched]:
         condition = self._by_root(_touched_by(*_heads(stmt)))
         prefix: list[S.Stmt] = []
-        if before.conflicts(condition):
+        if before.conflicts(self._spread(condition)):
             prefix, before = [barrier(stmt.span)], CLEAN
             self.count += 1
         before |= condition
@@ -169,24 +154,29 @@ class _Placer:
         return visit.sequence([*prefix, looped], stmt.span), before | after
 
     def _touched(self, stmt: S.Stmt) -> Touched:
-        """A write also touches the tiles that share its bytes."""
-        found = self._by_root(_touched(stmt))
-        spread = (self._overlapping.get(buffer, frozenset()) for buffer in found.writes)
-        return Touched(found.reads, found.writes.union(*spread))
+        return self._by_root(_touched(stmt))
+
+    def _spread(self, touched: Touched) -> Touched:
+        """With the tiles that share the bytes of those touched."""
+        reads, writes = (
+            found.union(*(self._overlapping.get(buffer, frozenset()) for buffer in found))
+            for found in (touched.reads, touched.writes)
+        )
+        return Touched(reads, writes)
 
     def _by_root(self, touched: Touched) -> Touched:
         """Views stand for the buffer whose memory they are."""
         reads, writes = (
             frozenset(self._roots.get(var, var) for var in found) for found in (touched.reads, touched.writes)
         )
-        return Touched(reads - self._own, writes - self._own)
+        return Touched(reads, writes)
 
     def _is_uniform(self, stmt: Any) -> bool:
         return not any(var in self._divergent for head in _heads(stmt) for var in visit.collect(head, ir.Var))
 
     def _check_divergent(self, stmt: Any) -> None:
         """A piece of work under a thread's own condition must need no barrier inside."""
-        inner = _Placer(frozenset(), self._overlapping, self._roots, self._own)
+        inner = _Placer(frozenset(), self._overlapping, self._roots)
         inner.stmt(stmt.then_case if isinstance(stmt, S.IfThenElse) else stmt.body, CLEAN)
         phases = [attr for attr in visit.collect(stmt, S.AttrStmt) if attr.attr_key == PHASE]
         if inner.count and phases:

@@ -77,9 +77,12 @@ class Multiplier:
 
     def product(self, stmt: S.AttrStmt, elsewhere: frozenset[ir.Var]) -> MatrixProduct | None:
         """The product that a marked statement is computed as; `None` where its loops run."""
+        return self.of(matrix_call(stmt), elsewhere)
+
+    def of(self, call: OpCall, elsewhere: frozenset[ir.Var]) -> MatrixProduct | None:
+        """The product that a call is computed as."""
         if self.units is None:
             return None
-        call = matrix_call(stmt)
         for side in "abc":
             region = call.region(side)
             if region.source in elsewhere or not _is_operand(region):

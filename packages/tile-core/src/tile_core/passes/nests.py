@@ -79,7 +79,10 @@ class Program:
 
 
 FOREIGN = "tile.foreign"
-"""Attribute around statements that are already the program of one thread, run by threads that the block lends out."""
+"""Attribute around statements that are already the program of one thread.
+
+Value 0: each thread of the block runs them. Value 1: threads that are none of the block's do.
+"""
 
 
 def is_foreign(stmt: S.Stmt) -> bool:

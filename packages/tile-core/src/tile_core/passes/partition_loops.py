@@ -26,7 +26,7 @@ from tile_core.passes import rebuild
 from tile_core.passes.accesses import uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.infer_layouts import Plan
-from tile_core.passes.insert_barriers import asynchronous, is_barrier
+from tile_core.passes.insert_barriers import is_barrier
 from tile_core.passes.matrix import MatrixUnits, Multiplier, is_matrix
 from tile_core.passes.nests import (
     direct_reduction,
@@ -36,6 +36,7 @@ from tile_core.passes.nests import (
     parallel_nest,
     reduction_call,
 )
+from tile_core.passes.plan_shared_memory import asynchronous
 from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_nests import emit_nest
 from tile_core.passes.thread_reducers import reducer_statement
@@ -77,7 +78,7 @@ def _partition(
         vector_bytes=context.capabilities.vector_bytes,
         thread_vars=launch.thread_vars,
         tiles=context.state.setdefault(TILES, {}),
-        asynchronous=asynchronous(launch.body),
+        asynchronous=frozenset(asynchronous(launch.body)),
     )
     multiplier = Multiplier(units, scope.block, context.capabilities)
     body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(launch)).stmt(launch.body)

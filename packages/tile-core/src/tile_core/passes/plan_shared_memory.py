@@ -1,7 +1,8 @@
 """Give every shared tile its place in one region of the block's shared memory.
 
 Tiles whose lives do not overlap share bytes. A tile lives from its first to its last access in the order of the
-program; a tile used inside of a loop and allocated outside of it lives for the whole loop. Places are multiples of 128
+program; a tile used inside of a loop and allocated outside of it lives for the whole loop, an asynchronous one from
+the beginning of the kernel. Places are multiples of 128
 bytes, so that every vector access and bank pattern begins as if the tile were alone.
 
 Each allocation is annotated `tile.offset`; the launch gets its `shared_bytes`. The report gets `shared_bytes` and the
@@ -23,9 +24,24 @@ from tile_core.ir import regions, visit
 from tile_core.ir.regions import constant
 from tile_core.ir.views import view_roots
 from tile_core.passes.base import PassContext
+from tile_core.passes.nests import is_foreign
 
 ALIGNMENT = 128
 OFFSET = "tile.offset"
+ASYNCHRONOUS = "tile.asynchronous"
+"""Annotation of a tile that other threads than the block's write, ahead of its readers.
+
+`ONCE`: never again after the block has last read it. `ALWAYS`: at any time.
+"""
+ONCE, ALWAYS = 1, 2
+
+
+def asynchronous(body: S.Stmt) -> dict[ir.Var, int]:
+    """The tiles that are allocated as such, and when they are written."""
+    allocations = visit.collect(body, S.AllocBuffer)
+    return {
+        alloc.buffer: int(alloc.annotations[ASYNCHRONOUS]) for alloc in allocations if ASYNCHRONOUS in alloc.annotations
+    }
 
 
 @dataclass
@@ -76,13 +92,20 @@ class _Lives:
     def __init__(self, body: S.Stmt) -> None:
         self._tiles: dict[ir.Var, _Tile] = {}
         self._position = 0
+        self._asynchronous = asynchronous(body)
         self._roots = view_roots(body)
         self._loops: list[tuple[int, set[ir.Var]]] = []
         self._walk(body)
         self.tiles = [tile for tile in self._tiles.values() if tile.last >= 0]
+        for tile in self.tiles:
+            kind = self._asynchronous.get(tile.buffer)
+            tile.first = tile.first if kind is None else 0
+            tile.last = self._position if kind == ALWAYS else tile.last
 
     def _walk(self, stmt: S.Stmt) -> None:
         self._position += 1
+        if is_foreign(stmt) and regions.constant(stmt.value) == 1:
+            return
         if isinstance(stmt, S.AllocBuffer) and regions.scope(stmt.buffer) in regions.SHARED:
             self._tiles[stmt.buffer] = _Tile(stmt.buffer, size_in_bytes(stmt.buffer), -1, -1)
             for _start, inside in self._loops:

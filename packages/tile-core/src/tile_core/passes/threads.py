@@ -21,6 +21,7 @@ from tile_core.passes.matrix import MarkMatrixOps, MatrixUnits
 from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
+from tile_core.passes.rasterize_blocks import RasterizeBlocks
 from tile_core.passes.swizzle_tiles import SwizzleTiles
 from tile_core.passes.thread_reducers import REDUCER_FINALIZE, REDUCER_INIT
 
@@ -80,5 +81,6 @@ def thread_edits(native: frozenset[str] = frozenset(), units: MatrixUnits | None
             SwizzleTiles(),
             PlanSharedMemory(),
             InsertBarriers(),
+            RasterizeBlocks(),
         ),
     )

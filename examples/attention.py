@@ -1,0 +1,120 @@
+"""Attention forward in the portable language, softmax computed while keys go by.
+
+    python examples/attention.py [--target TARGET] [--causal]
+
+Checks against torch. Queries, keys and values are (batch, sequence, heads, dim); with fewer heads of keys than of
+queries, groups of query heads share one (GQA).
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+
+LOG2_E = 1.4426950408889634
+
+
+def attention(
+    batch: int,
+    heads: int,
+    sequence: int,
+    dim: int,
+    dtype: str = "float16",
+    *,
+    causal: bool = False,
+    groups: int = 1,
+    block: tuple[int, int] = (128, 128),
+    num_stages: int = 2,
+    threads: int = 256,
+) -> Any:
+    """O = softmax(Q Kᵀ / √dim) V; row i sees keys up to i where `causal`. `groups` query heads share a head of K and V.
+
+    `block` is the number of queries a block of threads holds and of keys it takes at a time.
+    """
+    bm, bn = block
+    scale = dim**-0.5 * LOG2_E
+    shape, shared = (batch, sequence, heads, dim), (batch, sequence, heads // groups, dim)
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor(shape, dtype), K: T.Tensor(shared, dtype), V: T.Tensor(shared, dtype), O: T.Tensor(shape, dtype)
+    ):
+        with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=threads) as (bx, by, bz):
+            Q_shared = T.alloc_shared((bm, dim), dtype)
+            K_shared = T.alloc_shared((bn, dim), dtype)
+            V_shared = T.alloc_shared((bn, dim), dtype)
+            scores = T.alloc_fragment((bm, bn), T.float32)
+            weights = T.alloc_fragment((bm, bn), dtype)
+            result = T.alloc_fragment((bm, dim), T.float32)
+            row_max = T.alloc_fragment((bm,), T.float32)
+            row_max_before = T.alloc_fragment((bm,), T.float32)
+            row_scale = T.alloc_fragment((bm,), T.float32)
+            row_sum = T.alloc_fragment((bm,), T.float32)
+            total = T.alloc_fragment((bm,), T.float32)
+            T.copy(Q[bz, bx * bm : (bx + 1) * bm, by, :], Q_shared)
+            T.clear(result)
+            T.clear(total)
+            T.fill(row_max, -T.infinity(T.float32))
+            steps = T.min(T.ceildiv((bx + 1) * bm, bn), T.ceildiv(sequence, bn)) if causal else T.ceildiv(sequence, bn)
+            for step in T.Pipelined(steps, num_stages=num_stages):
+                T.copy(K[bz, step * bn : (step + 1) * bn, by // groups, :], K_shared)
+                T.gemm(Q_shared, K_shared, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+                if causal:
+                    for i, j in T.Parallel(bm, bn):
+                        visible = (bx * bm + i >= step * bn + j) and (step * bn + j < sequence)
+                        scores[i, j] = T.if_then_else(visible, scores[i, j], -T.infinity(T.float32))
+                elif sequence % bn:
+                    for i, j in T.Parallel(bm, bn):
+                        scores[i, j] = T.if_then_else(step * bn + j < sequence, scores[i, j], -T.infinity(T.float32))
+                T.copy(row_max, row_max_before)
+                T.reduce_max(scores, row_max, dim=1, clear=False)
+                for i in T.Parallel(bm):
+                    row_scale[i] = T.exp2((row_max_before[i] - row_max[i]) * scale)
+                for i, j in T.Parallel(bm, bn):
+                    scores[i, j] = T.exp2(scores[i, j] * scale - row_max[i] * scale)
+                T.reduce_sum(scores, row_sum, dim=1)
+                for i in T.Parallel(bm):
+                    total[i] = total[i] * row_scale[i] + row_sum[i]
+                T.copy(scores, weights)
+                for i, j in T.Parallel(bm, dim):
+                    result[i, j] = result[i, j] * row_scale[i]
+                T.copy(V[bz, step * bn : (step + 1) * bn, by // groups, :], V_shared)
+                T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
+            for i, j in T.Parallel(bm, dim):
+                result[i, j] = result[i, j] / total[i]
+            T.copy(result, O[bz, bx * bm : (bx + 1) * bm, by, :])
+
+    return kernel
+
+
+def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
+    """The same in float32 by torch, (batch, sequence, heads, dim)."""
+    q, k, v = (x.transpose(1, 2).float() for x in (q, k, v))
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    return out.transpose(1, 2)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--target", default="auto", help="where to compile for (default: the best there is)")
+    parser.add_argument("--causal", action="store_true", help="each query sees the keys up to its own position")
+    options = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() and options.target in ("auto", "cuda") else "cpu"
+    dtype = torch.float16 if device == "cuda" else torch.float32
+    batch, heads, sequence, dim = 1, 4, 300, 64
+    q, k, v = (torch.randn(batch, sequence, heads, dim, device=device).to(dtype) for _ in range(3))
+    out = torch.empty_like(q)
+    program = attention(batch, heads, sequence, dim, str(dtype).removeprefix("torch."), causal=options.causal)
+    tl.compile(program, target=options.target)(q, k, v, out)
+    torch.testing.assert_close(out.float(), reference(q, k, v, causal=options.causal), rtol=1e-2, atol=1e-2)
+    print(f"attention of {heads} heads, {sequence} × {dim} {dtype} on {device}: right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The matrix instructions of a CUDA architecture, in the order in which they are preferred."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tile_core.ops.base import OpCall
+from tile_core.passes.matrix import MatrixProduct
+from tile_cuda.matrix.mma import warp_product
+from tile_cuda.matrix.wgmma import warpgroup_product
+
+WARPGROUP_PRODUCTS = 90
+
+
+@dataclass(frozen=True)
+class TensorCores:
+    """Those of the architecture `sm_<capability>`."""
+
+    capability: int
+
+    def product(self, call: OpCall, threads: int, _capabilities: Any) -> MatrixProduct | None:
+        """See `tile_core.passes.matrix.MatrixUnits`."""
+        if self.capability == WARPGROUP_PRODUCTS:
+            found = warpgroup_product(call, threads)
+            if found is not None:
+                return found
+        return warp_product(call, threads, self.capability)

@@ -1,0 +1,217 @@
+"""Products by warpgroups (`wgmma`): 128 threads multiply 64 rows at once, operands in shared memory, C in registers.
+
+Warpgroups are dealt to the rows of C, then to its columns. The order of C's registers is PTX's ("Register fragments for
+wgmma.mma_async"): lane and register digits of `rows` and `columns` below. A sixteen-bit C tile in that order is at the
+same time A of a following product, register by register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.dtypes import DType, as_dtype
+from tile_core.ir import regions, visit
+from tile_core.layouts.digits import AxisDigits, Digit
+from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops.base import OpCall
+from tile_core.ops.gemm import sizes, transposed
+from tile_core.passes.matrix import Held
+from tile_core.passes.thread_scope import ThreadScope, int32, phase
+from tile_cuda.instructions.mbarrier import fence_async
+from tile_cuda.instructions.shapes import MatrixInstruction, find
+from tile_cuda.instructions.wgmma import (
+    descriptor_advance,
+    pin,
+    wgmma,
+    wgmma_commit,
+    wgmma_fence,
+    wgmma_rs,
+    wgmma_wait,
+)
+from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
+
+WARPGROUP = 128
+ROWS = 64
+MOST_COLUMNS = 256
+DEPTH_BYTES = 32
+FULL_ROW, FULL_COLUMN = 1, 2
+
+
+@dataclass(frozen=True)
+class WarpgroupProduct:
+    """One `tile.gemm` as warpgroup instructions; `down` × `across` warpgroups share C."""
+
+    call: OpCall
+    instruction: MatrixInstruction
+    down: int
+    across: int
+    a: SharedMatrix | None
+    b: SharedMatrix
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """C, and A where it is a fragment."""
+        m, n, k = sizes(self.call)
+        rows = _rows(m, self.down)
+        found = [Held(self.call.region("c").source, rows, _columns(n, self.down, self.across))]
+        if self.a is None:
+            found.append(Held(self.call.region("a").source, rows, _columns(k, self.down, 1)))
+        return tuple(found)
+
+    @property
+    def tiles(self) -> Mapping[ir.Var, SwizzledTile]:
+        """The shared operands."""
+        return {operand.buffer: operand.tile for operand in (self.a, self.b) if operand is not None}
+
+    def emit(self, scope: ThreadScope) -> S.Stmt:
+        """Issue every instruction of the product, then wait for them."""
+        return _Issue(self, scope).result()
+
+
+def warpgroup_product(call: OpCall, threads: int) -> WarpgroupProduct | None:
+    """The product, `None` where its shape, dtypes or tiles are not those of the instruction."""
+    m, n, k = sizes(call)
+    dtype = as_dtype(str(call.region("a").source.dtype))
+    accumulator = as_dtype(str(call.region("c").source.dtype))
+    if threads % WARPGROUP or dtype.bits not in (8, 16) or k * dtype.bits // 8 % DEPTH_BYTES:
+        return None
+    if regions.scope(call.region("c").source) != regions.FRAGMENT:
+        return None
+    split = _split(m, n, threads // WARPGROUP, int(call.attrs.get("policy", 0)))
+    b = shared_matrix(call.region("b"), depth_is_last=transposed(call, "b"))
+    if split is None or b is None or not b.is_in_strips() or not _is_major(b, dtype):
+        return None
+    down, across = split
+    a = None
+    if regions.scope(call.region("a").source) == regions.FRAGMENT:
+        if dtype.bits != 16 or transposed(call, "a"):
+            return None
+    else:
+        a = shared_matrix(call.region("a"), depth_is_last=not transposed(call, "a"))
+        if a is None or not a.is_in_strips() or not _is_major(a, dtype):
+            return None
+        if not a.depth_is_contiguous and ROWS % a.tile.strip:
+            return None
+    if across > 1 and not b.depth_is_contiguous and n // across % b.tile.strip:
+        return None
+    types = accumulator.name, dtype.name, str(b.buffer.dtype)
+    instruction = find("wgmma", (ROWS, n // across, DEPTH_BYTES * 8 // dtype.bits), *types)
+    if instruction is None or accumulator.bits != 32:
+        return None
+    return WarpgroupProduct(call, instruction, down, across, a, b)
+
+
+def _is_major(operand: SharedMatrix, dtype: DType) -> bool:
+    """Only 16-bit operands may be summed along their strided axis."""
+    return operand.depth_is_contiguous or dtype.bits == 16
+
+
+def _split(m: int, n: int, groups: int, policy: int) -> tuple[int, int] | None:
+    """Warpgroups along M and N: rows first, unless the policy says otherwise."""
+    counts = [count for count in range(1, groups + 1) if groups % count == 0]
+    order = counts if policy == FULL_COLUMN else counts[::-1]
+    for down in order:
+        across = groups // down
+        part = n // across
+        if m % (ROWS * down) == 0 and n % across == 0 and part % 8 == 0 and part <= MOST_COLUMNS:
+            return down, across
+    return None
+
+
+def _rows(m: int, down: int) -> AxisDigits:
+    """Rows of C: lane / 4, two registers, the warps of a warpgroup, the warpgroups, repetitions."""
+    return (
+        Digit(8, stride=4),
+        Digit(2, rank=1),
+        Digit(4, stride=32),
+        Digit(down, stride=WARPGROUP),
+        Digit(m // (ROWS * down), rank=3),
+    )
+
+
+def _columns(n: int, down: int, across: int) -> AxisDigits:
+    """Columns of C: two registers, lane % 4, groups of eight columns, warpgroups."""
+    return (
+        Digit(2, rank=0, lane=True),
+        Digit(4, stride=1),
+        Digit(n // 8 // across, rank=2),
+        Digit(across, stride=WARPGROUP * down),
+    )
+
+
+class _Issue:
+    def __init__(self, product: WarpgroupProduct, scope: ThreadScope) -> None:
+        self._product, self._scope, self._span = product, scope, product.call.span
+        self._m, self._n, self._k = sizes(product.call)
+        self._dtype = as_dtype(str(product.call.region("a").source.dtype))
+        self._c = scope.registers[product.call.region("c").source].array
+        self._accumulator = str(self._c.dtype)
+
+    def result(self) -> S.Stmt:
+        product = self._product
+        a_start, b_start = tirx.Var("a_matrix", "uint64"), tirx.Var("b_matrix", "uint64")
+        issue: list[S.Stmt] = []
+        if product.a is not None:
+            issue.append(S.Bind(a_start, product.a.descriptor(self._down() * ROWS), self._span))
+        issue.append(S.Bind(b_start, product.b.descriptor(self._across() * (self._n // product.across)), self._span))
+        issue.append(self._do(wgmma_fence()))
+        repeats, steps = range(self._m // (ROWS * product.down)), range(self._k // self._depth)
+        issue += [self._do(self._instruction(a_start, b_start, repeat, step)) for repeat in repeats for step in steps]
+        issue += [self._do(wgmma_commit()), self._do(wgmma_wait(0)), self._do(self._pinned())]
+        return visit.sequence([*self._fence(), phase(visit.sequence(issue, self._span))], self._span)
+
+    @property
+    def _depth(self) -> int:
+        return DEPTH_BYTES * 8 // self._dtype.bits
+
+    def _down(self) -> ir.Expr:
+        group = tirx.floordiv(self._scope.thread, int32(WARPGROUP))
+        return int32(0) if self._product.down == 1 else tirx.floormod(group, int32(self._product.down))
+
+    def _across(self) -> ir.Expr:
+        stride = WARPGROUP * self._product.down
+        return int32(0) if self._product.across == 1 else tirx.floordiv(self._scope.thread, int32(stride))
+
+    def _fence(self) -> list[S.Stmt]:
+        """What threads wrote to a tile becomes visible to the instructions, which read it another way."""
+        if all(buffer in self._scope.asynchronous for buffer in self._product.tiles):
+            return []
+        return [self._do(fence_async())]
+
+    def _instruction(self, a_start: ir.Var, b_start: ir.Var, repeat: int, step: int) -> ir.Expr:
+        product = self._product
+        depth = step * self._depth
+        registers = repeat * 2 * (self._n // product.across // 8) * 2
+        c = self._address(self._c, registers)
+        b = descriptor_advance(b_start, product.b.advance(0, depth))
+        keep = self._keep() if step == 0 else int32(1)
+        b_trans = not product.b.depth_is_contiguous
+        instruction = product.instruction
+        if product.a is None:
+            a = self._scope.registers[product.call.region("a").source].array
+            first = repeat * (self._k // 2) + step * (self._depth // 2)
+            return wgmma_rs(c, self._address(a, first), b, keep, instruction=instruction, b_trans=b_trans)
+        moved = product.a.advance(repeat * ROWS * product.down, depth)
+        a_trans, a = not product.a.depth_is_contiguous, descriptor_advance(a_start, moved)
+        return wgmma(c, a, b, keep, instruction=instruction, a_trans=a_trans, b_trans=b_trans)
+
+    def _keep(self) -> ir.Expr:
+        """1 to add to what C holds, 0 to begin at zero."""
+        clear = self._product.call.args["clear_accum"]
+        fixed = regions.constant(clear)
+        return E.Select(clear, int32(0), int32(1)) if fixed is None else int32(int(not fixed))
+
+    def _pinned(self) -> ir.Expr:
+        placement = self._scope.registers[self._product.call.region("c").source].placement
+        return pin(self._address(self._c, 0), count=placement.mapping.registers, dtype=self._accumulator)
+
+    def _address(self, array: ir.Var, register: int) -> ir.Expr:
+        return tirx.address_of(tirx.BufferLoad(array, [int32(register)]))
+
+    def _do(self, call: ir.Expr) -> S.Stmt:
+        return S.Evaluate(call, self._span)

@@ -1,0 +1,1 @@
+"""Passes of this backend: asynchronous copies and the threads that issue them."""

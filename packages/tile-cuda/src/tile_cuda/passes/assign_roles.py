@@ -1,0 +1,117 @@
+"""Give the two programs of a specialised launch their threads.
+
+The block's own threads keep its program; a warpgroup more is launched, of which one thread runs the copying program.
+From here on a barrier of the block is one of its own threads only. The registers that the copying warpgroup does not
+need go to the others where there are two or more of those: the hardware divides registers evenly at launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import regions, visit
+from tile_core.passes.base import PassContext
+from tile_core.passes.insert_barriers import barrier, is_barrier
+from tile_core.passes.nests import FOREIGN, is_foreign
+from tile_core.passes.plan_shared_memory import ASYNCHRONOUS
+from tile_core.passes.thread_scope import int32
+from tile_cuda.instructions.mbarrier import fence_barrier_init, mbarrier_init
+from tile_cuda.instructions.threads import barrier_sync, set_max_registers
+
+ARRIVALS = "tile.arrivals"
+"""Annotation of barriers: `full` is arrived at by the copying thread, `empty` by every warp of the block."""
+WARP, WARPGROUP = 32, 128
+OWN_BARRIER = 1
+REGISTERS = {256: (40, 232)}
+"""Threads of the block to the registers of a copying and of another thread: (40 + 2 · 232) · 128 ≤ 65536."""
+
+
+@dataclass(frozen=True)
+class AssignRoles:
+    """See the module."""
+
+    name: ClassVar[str] = "assign_roles"
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass."""
+
+        def assign(loop: S.For, mutator: Any) -> S.Stmt:
+            if not launch_ir.is_launch(loop):
+                return mutator.default_mutate(loop)
+            return _assign(launch_ir.from_stmt(loop)).to_stmt()
+
+        return func.with_body(visit.mutate(func.body, (S.For, assign)), func.span)
+
+
+def _assign(launch: launch_ir.Launch) -> launch_ir.Launch:
+    parts = list(launch.body.seq) if isinstance(launch.body, S.SeqStmt) else [launch.body]
+    programs = [part for part in parts if is_foreign(part) and regions.constant(part.value) == 1]
+    if not programs:
+        return replace(launch, body=_plain(launch.body))
+    (producer,) = programs
+    own = visit.sequence([part for part in parts if not part.same_as(producer)], launch.span)
+    allocations = [alloc for alloc in visit.collect(own, S.AllocBuffer) if ASYNCHRONOUS in alloc.annotations]
+    thread, threads = launch.thread_vars[0], launch.threads[0]
+    copying = _copying(_plain(producer.body), thread, threads)
+    body = visit.sequence(
+        [
+            *allocations,
+            S.IfThenElse(E.EQ(thread, int32(0)), _initialised(allocations, threads), None),
+            barrier(launch.span),
+            S.IfThenElse(E.LT(thread, int32(threads)), _consuming(_plain(own), threads), copying, launch.span),
+        ],
+        launch.span,
+    )
+    return replace(launch, body=body, threads=(threads + WARPGROUP, 1, 1))
+
+
+def _plain(stmt: S.Stmt) -> S.Stmt:
+    """Without the marks around statements of a thread."""
+
+    def attribute(node: S.AttrStmt, mutator: Any) -> S.Stmt:
+        return mutator.mutate(node.body) if node.attr_key == FOREIGN else mutator.default_mutate(node)
+
+    return visit.mutate(stmt, (S.AttrStmt, attribute))
+
+
+def _initialised(allocations: list[S.AllocBuffer], threads: int) -> S.Stmt:
+    stmts: list[S.Stmt] = []
+    for alloc in allocations:
+        if ARRIVALS in alloc.annotations:
+            count = 1 if str(alloc.annotations[ARRIVALS]) == "full" else threads // WARP
+            for stage in range(int(alloc.buffer.shape[0])):
+                place = tirx.address_of(tirx.BufferLoad(alloc.buffer, [int32(stage)]))
+                stmts.append(S.Evaluate(mbarrier_init(place, int32(count))))
+    return visit.sequence([*stmts, S.Evaluate(fence_barrier_init())])
+
+
+def _consuming(own: S.Stmt, threads: int) -> S.Stmt:
+    """The block's program without the hoisted allocations, among its own threads."""
+
+    def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:
+        return visit.sequence([]) if ASYNCHRONOUS in node.annotations else node
+
+    def evaluate(node: S.Evaluate, _mutator: Any) -> S.Stmt:
+        if not is_barrier(node):
+            return node
+        return S.Evaluate(barrier_sync(int32(OWN_BARRIER), int32(threads)), node.span)
+
+    body = visit.mutate(own, (S.AllocBuffer, allocate), (S.Evaluate, evaluate))
+    registers = REGISTERS.get(threads)
+    if registers is None:
+        return body
+    return visit.sequence([S.Evaluate(set_max_registers(registers[1], increase=True)), body])
+
+
+def _copying(program: S.Stmt, thread: ir.Var, threads: int) -> S.Stmt:
+    one = S.IfThenElse(E.EQ(thread, int32(threads)), program, None)
+    registers = REGISTERS.get(threads)
+    if registers is None:
+        return one
+    return visit.sequence([S.Evaluate(set_max_registers(registers[0], increase=False)), one])

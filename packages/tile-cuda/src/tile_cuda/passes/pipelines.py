@@ -1,0 +1,163 @@
+"""The pipelined loops of a launch whose copies other threads can make ahead of time.
+
+A loop of `T.Pipelined` qualifies when it has tensor copies among its statements, and when what those copies and the
+loops around them need (bounds, conditions, indices) can be computed by a thread that does nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tvm import ir
+from tvm.tirx import stmt as S
+
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import visit
+from tile_core.ir.views import viewed
+from tile_core.layouts.swizzle import SwizzledTile
+from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
+
+NUM_STAGES = "tile.num_stages"
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """Copies whose tiles are first read by one statement of the loop and last read by one: they share barriers."""
+
+    copies: tuple[TensorCopy, ...]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A loop, its copies by group, and whether another loop repeats it."""
+
+    loop: S.For
+    stages: int
+    groups: tuple[CopyGroup, ...]
+    is_repeated: bool
+
+    @property
+    def copies(self) -> list[TensorCopy]:
+        """All copies."""
+        return [copy for group in self.groups for copy in group.copies]
+
+
+@dataclass(frozen=True)
+class Preload:
+    """A copy that stands before the loops and is made once."""
+
+    stmt: S.Stmt
+    copy: TensorCopy
+
+
+def statements_of(loop: S.For) -> list[S.Stmt]:
+    """The statements of a loop's body."""
+    return list(loop.body.seq) if isinstance(loop.body, S.SeqStmt) else [loop.body]
+
+
+def find_pipelines(
+    launch: launch_ir.Launch, parameters: frozenset[ir.Var], tiles: Mapping[ir.Var, SwizzledTile]
+) -> list[Pipeline]:
+    """The loops of `launch` that qualify. `tiles` are the launch's swizzled tiles."""
+    found: list[Pipeline] = []
+
+    def walk(stmt: S.Stmt, repeated: bool) -> None:
+        if isinstance(stmt, S.For) and int(stmt.annotations.get(NUM_STAGES, 0)) > 0 and stmt.step is None:
+            pipeline = _pipeline(stmt, launch, parameters, tiles, repeated)
+            if pipeline is not None:
+                found.append(pipeline)
+                return
+        if isinstance(stmt, S.While):
+            return
+        for child in visit.children(stmt):
+            walk(child, repeated or isinstance(stmt, S.For))
+
+    walk(launch.body, repeated=False)
+    return found
+
+
+def find_preloads(
+    launch: launch_ir.Launch, parameters: frozenset[ir.Var], tiles: Mapping[ir.Var, SwizzledTile]
+) -> list[Preload]:
+    """The copies at the block's level into tiles that nothing else writes."""
+    statements = list(launch.body.seq) if isinstance(launch.body, S.SeqStmt) else [launch.body]
+    viewed_tiles = _viewed(launch.body)
+    found = []
+    for position, stmt in enumerate(statements):
+        copy = tensor_copy(stmt, parameters)
+        if copy is None or copy.target in viewed_tiles:
+            continue
+        copy = replace(copy, tile=tiles.get(copy.target))
+        others = [at for at in range(len(statements)) if at != position and copy.target in touched(statements[at])]
+        if others and others[0] > position and fits(copy) and not _is_written(copy, statements, others):
+            found.append(Preload(stmt, copy))
+    return found
+
+
+def _viewed(body: S.Stmt) -> frozenset[ir.Var]:
+    return frozenset().union(*(viewed(declared) for declared in visit.collect(body, S.DeclBuffer)))
+
+
+def _pipeline(
+    loop: S.For,
+    launch: launch_ir.Launch,
+    parameters: frozenset[ir.Var],
+    tiles: Mapping[ir.Var, SwizzledTile],
+    repeated: bool,
+) -> Pipeline | None:
+    statements = statements_of(loop)
+    uses = [touched(stmt) for stmt in statements]
+    outside = _touched_outside(launch.body, loop) | _viewed(launch.body)
+    groups: dict[tuple[int, int], list[TensorCopy]] = {}
+    for position, stmt in enumerate(statements):
+        copy = tensor_copy(stmt, parameters)
+        if copy is None or copy.target in outside:
+            continue
+        readers = [at for at, used in enumerate(uses) if copy.target in used and at != position]
+        copy = replace(copy, tile=tiles.get(copy.target))
+        if not readers or readers[0] < position or not fits(copy) or _is_written(copy, statements, readers):
+            continue
+        groups.setdefault((readers[0], readers[-1]), []).append(copy)
+    if not groups or any(isinstance(node, S.While) for node in visit.statements(loop.body)):
+        return None
+    found = tuple(CopyGroup(tuple(copies), first, last) for (first, last), copies in sorted(groups.items()))
+    return Pipeline(loop, int(loop.annotations[NUM_STAGES]), found, repeated)
+
+
+def _touched_outside(body: S.Stmt, loop: S.For) -> frozenset[ir.Var]:
+    if body.same_as(loop):
+        return frozenset()
+    inner = visit.children(body)
+    if not inner:
+        return touched(body)
+    return frozenset().union(*(_touched_outside(child, loop) for child in inner))
+
+
+def _is_written(copy: TensorCopy, statements: list[S.Stmt], readers: list[int]) -> bool:
+    """Whether a reader may write the tile: a store, an operand that is written, or an address taken."""
+    from tile_core.ops import OPS
+    from tile_core.ops.base import op_name, view
+
+    for at in readers:
+        for store in visit.collect(statements[at], S.BufferStore):
+            if store.buffer.same_as(copy.target):
+                return True
+        for stmt in visit.collect(statements[at], S.Evaluate):
+            if copy.target not in touched(stmt):
+                continue
+            if op_name(stmt) not in OPS:
+                return True
+            call = view(stmt, OPS)
+            for operand in call.op.operands:
+                if "w" in operand.access and copy.target in _buffers(call.args[operand.name]):
+                    return True
+    return False
+
+
+def _buffers(value: ir.Expr) -> set[ir.Var]:
+    if isinstance(value, ir.TensorRegion):
+        return {value.source}
+    return {load.source for load in visit.collect(value, ir.TensorLoad)} if isinstance(value, ir.Expr) else set()

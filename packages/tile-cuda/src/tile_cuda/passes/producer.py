@@ -1,0 +1,117 @@
+"""The program of the thread that copies ahead: the launch's control flow with nothing in it but the copies.
+
+It is cut out of the block's program, so it makes the same iterations and takes the same branches. Whatever it needs
+must be a function of the block's indices, the kernel's parameters and loop counters: memory that the block writes is
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import ir
+from tvm.tirx import stmt as S
+
+from tile_core.ir import regions, visit
+from tile_core.passes import rebuild
+
+
+def producer_program(body: S.Stmt, replacements: Mapping[S.Stmt, Callable[[Any], S.Stmt]]) -> S.Stmt | None:
+    """The control flow of `body` around the statements of `replacements`, each replaced by what the thread does.
+
+    `None` where a bound, a condition or an index reads memory. The program shares variables with `body`.
+    """
+    cut = _cut(body, replacements)
+    if cut is None:
+        return None
+    program = _without_unused(cut)
+    return None if _reads_memory(program) else program
+
+
+def _cut(stmt: S.Stmt, replacements: Mapping[S.Stmt, Callable[[Any], S.Stmt]]) -> S.Stmt | None:
+    for original, make in replacements.items():
+        if stmt.same_as(original):
+            return make(original)
+    if isinstance(stmt, S.Bind):
+        return stmt
+    if isinstance(stmt, S.SeqStmt):
+        parts = [part for part in (_cut(child, replacements) for child in stmt.seq) if part is not None]
+        return visit.sequence(parts, stmt.span) if parts else None
+    if isinstance(stmt, S.For):
+        body = _cut(stmt.body, replacements)
+        return None if body is None or _is_only_names(body) else rebuild.loop(stmt, body=body)
+    if isinstance(stmt, S.IfThenElse):
+        then = _cut(stmt.then_case, replacements)
+        otherwise = None if stmt.else_case is None else _cut(stmt.else_case, replacements)
+        kept = [part for part in (then, otherwise) if part is not None and not _is_only_names(part)]
+        if not kept:
+            return None
+        return S.IfThenElse(stmt.condition, then or visit.sequence([]), otherwise, stmt.span)
+    return _cut(stmt.body, replacements) if isinstance(stmt, S.AttrStmt) else None
+
+
+def _is_only_names(stmt: S.Stmt) -> bool:
+    return all(isinstance(part, S.Bind | S.SeqStmt) for part in visit.statements(stmt))
+
+
+def _without_unused(program: S.Stmt) -> S.Stmt:
+    """Without the names that nothing uses."""
+    while True:
+        binds = visit.collect(program, S.Bind)
+        read = {var for bind in binds for var in visit.collect(bind.value, ir.Var)}
+        read |= {var for stmt in visit.statements(program) for expr in _expressions(stmt) for var in _variables(expr)}
+        unused = {bind.var for bind in binds} - read
+        if not unused:
+            return program
+        program = _without(program, unused)
+
+
+def _without(program: S.Stmt, unused: set[ir.Var]) -> S.Stmt:
+    def drop(bind: S.Bind, _mutator: object) -> S.Stmt:
+        return visit.sequence([]) if bind.var in unused else bind
+
+    return visit.mutate(program, (S.Bind, drop))
+
+
+def _expressions(stmt: S.Stmt) -> list[ir.Expr]:
+    if isinstance(stmt, S.For):
+        return [stmt.min, stmt.extent]
+    if isinstance(stmt, S.IfThenElse):
+        return [stmt.condition]
+    if isinstance(stmt, S.Evaluate):
+        return [stmt.value]
+    return [stmt.value, *stmt.indices] if isinstance(stmt, S.BufferStore) else []
+
+
+def _variables(expr: ir.Expr) -> list[ir.Var]:
+    return visit.collect(expr, ir.Var)
+
+
+def _reads_memory(program: S.Stmt) -> bool:
+    """Whether any name, bound, condition or index is a load; addresses and the thread's own counters are none."""
+    for stmt in visit.statements(program):
+        exprs = [stmt.value] if isinstance(stmt, S.Bind) else _expressions(stmt)
+        if any(_loads(expr) for expr in exprs):
+            return True
+    return False
+
+
+def _loads(expr: ir.Expr) -> bool:
+    found = False
+
+    def call(node: ir.Call, mutator: object) -> ir.Expr:
+        is_address = isinstance(node.op, ir.Op) and str(node.op.name) == "tirx.address_of"
+        if is_address:
+            for index in node.args[0].indices:
+                mutator.mutate(index)  # type: ignore[attr-defined]
+            return node
+        return mutator.default_mutate(node)  # type: ignore[attr-defined]
+
+    def load(node: ir.TensorLoad, _mutator: object) -> ir.Expr:
+        nonlocal found
+        found = found or regions.scope(node.source) != regions.VAR
+        return node
+
+    visit.mutate(expr, (ir.Call, call), (ir.TensorLoad, load))
+    return found

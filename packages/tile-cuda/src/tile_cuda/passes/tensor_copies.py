@@ -1,0 +1,142 @@
+"""Copies of a pipeline that the tensor memory accelerator can make.
+
+Such a copy fills a whole shared tile from a box of a tensor: innermost axis to innermost axis, at most five axes, no
+conversion, zeros beyond the tensor's ends. Nothing but copies of the pipeline writes the tile, and nothing outside of
+the pipeline's loop touches it. Source: PTX ISA, "Tensors"; CUDA driver API, `cuTensorMapEncodeTiled`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.dtypes import as_dtype
+from tile_core.ir import regions, visit
+from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops.base import OpCall, op_name, view
+from tile_core.passes.accesses import strides
+from tile_cuda.instructions.tensor_map import tensor_map
+
+MOST_AXES = 5
+MOST_BOX = 256
+UNIT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class TensorCopy:
+    """One such copy. `axes` are the tensor's axes that the tile's rows and columns run along; `tile` its order."""
+
+    call: OpCall
+    axes: tuple[int, int]
+    rows: int
+    columns: int
+    tile: SwizzledTile | None
+
+    @property
+    def source(self) -> ir.TensorRegion:
+        """The region of the tensor."""
+        return self.call.region("src")
+
+    @property
+    def target(self) -> ir.Var:
+        """The tile."""
+        return self.call.region("dst").source
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return as_dtype(str(self.target.dtype)).bits // 8
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that one copy moves, those beyond the tensor included."""
+        return self.rows * self.columns * self.itemsize
+
+    @property
+    def strip(self) -> int:
+        """Columns that one instruction moves."""
+        return self.columns if self.tile is None else self.tile.strip
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        """Extents of the box, innermost first."""
+        rank = len(self.source.region)
+        extents = [1] * rank
+        extents[self.axes[0]] = self.rows
+        extents[self.axes[1]] = self.strip
+        return tuple(reversed(extents))
+
+    def map(self) -> ir.Expr:
+        """The description of the tensor, made on the host."""
+        buffer = self.source.source
+        return tensor_map(
+            address(buffer),
+            [extent.astype("int64") for extent in reversed(list(buffer.shape))],
+            self.byte_strides(),
+            box=self.box,
+            dtype=str(buffer.dtype),
+            swizzle=0 if self.tile is None else self.tile.span,
+        )
+
+    def byte_strides(self) -> list[ir.Expr]:
+        """Bytes between neighbours along each axis but the innermost, inner axes first."""
+        outer = list(reversed(strides(self.source.source)))[1:]
+        return [stride.astype("int64") * tirx.IntImm("int64", self.itemsize) for stride in outer]
+
+    def coordinates(self, strip: int) -> list[ir.Expr]:
+        """Where the box of one strip begins, innermost first."""
+        starts = [axis.min for axis in self.source.region]
+        starts[self.axes[1]] = starts[self.axes[1]] + strip * self.strip
+        return [start if str(start.ty.dtype) == "int32" else start.astype("int32") for start in reversed(starts)]
+
+
+def address(buffer: ir.Var) -> ir.Expr:
+    """The address of a buffer's first element."""
+    return tirx.address_of(tirx.BufferLoad(buffer, [tirx.IntImm(extent.ty, 0) for extent in buffer.shape]))
+
+
+def tensor_copy(stmt: S.Stmt, parameters: frozenset[ir.Var]) -> TensorCopy | None:
+    """The copy that `stmt` is, its tile in row-major order; `None` for anything else."""
+    from tile_core.ops import OPS
+
+    if op_name(stmt) != "tile.copy":
+        return None
+    call = view(stmt, OPS)
+    src, dst = call.region("src"), call.region("dst")
+    if src.source not in parameters or regions.scope(dst.source) != regions.SHARED[0] or not regions.is_whole(dst):
+        return None
+    if str(src.source.dtype) != str(dst.source.dtype) or regions.constant(call.attrs.get("pad", 0)) != 0:
+        return None
+    return _boxed(call, src, dst)
+
+
+def _boxed(call: OpCall, src: ir.TensorRegion, dst: ir.TensorRegion) -> TensorCopy | None:
+    itembits = as_dtype(str(dst.source.dtype)).bits
+    shape = [regions.constant(axis.extent) for axis in dst.region]
+    extents = [regions.constant(axis.extent) for axis in src.region]
+    walked = [axis for axis, extent in enumerate(extents) if extent != 1]
+    if len(shape) != 2 or len(walked) != 2 or len(extents) > MOST_AXES or itembits not in (8, 16, 32):
+        return None
+    rows, columns = shape
+    if [extents[axis] for axis in walked] != [rows, columns] or walked[1] != len(extents) - 1:
+        return None
+    inner = list(strides(src.source))[-1]
+    if regions.constant(inner) != 1 or rows is None or columns is None or rows > MOST_BOX:
+        return None
+    return TensorCopy(call, (walked[0], walked[1]), rows, columns, None)
+
+
+def fits(copy: TensorCopy) -> bool:
+    """Whether the innermost box is one that the hardware takes."""
+    inner = copy.strip * copy.itemsize
+    return inner % UNIT_BYTES == 0 and copy.strip <= MOST_BOX
+
+
+def touched(stmt: S.Stmt) -> frozenset[ir.Var]:
+    """Every buffer that occurs under `stmt`."""
+    found = {load.source for load in visit.collect(stmt, ir.TensorLoad)}
+    found |= {store.buffer for store in visit.collect(stmt, S.BufferStore)}
+    found |= {region.source for region in visit.collect(stmt, ir.TensorRegion)}
+    return frozenset(found)
