@@ -42,7 +42,7 @@ def attention(
 
     @T.prim_func
     def kernel(
-        Q: T.Tensor(shape, dtype), K: T.Tensor(shared, dtype), V: T.Tensor(shared, dtype), O: T.Tensor(shape, dtype)
+        Q: T.Tensor(shape, dtype), K: T.Tensor(shared, dtype), V: T.Tensor(shared, dtype), Out: T.Tensor(shape, dtype)
     ):
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=threads) as (bx, by, bz):
             Q_shared = T.alloc_shared((bm, dim), dtype)
@@ -87,7 +87,7 @@ def attention(
                 T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(bm, dim):
                 result[i, j] = result[i, j] / total[i]
-            T.copy(result, O[bz, bx * bm : (bx + 1) * bm, by, :])
+            T.copy(result, Out[bz, bx * bm : (bx + 1) * bm, by, :])
 
     return kernel
 

@@ -1,0 +1,207 @@
+"""Matrix products and attention beside the vendor's libraries on one NVIDIA GPU, in one run.
+
+    python benchmarks/tensor_cores.py [--json FILE] [--only TEXT] [--burst] [--rounds N]
+
+On random data these kernels run at the board's power limit, so the clock is a variable. *Sustained* (the default): in
+every round, in random order, each contender warms up for 200 ms and is timed for 100 ms, L2 flushed before each launch.
+`--burst`: a few launches after a pause. Figures are medians over all rounds; ratios are best peer time / our time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import tile_core as tl
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+
+from attention import attention, reference
+from gemm import gemm
+
+WARM_MS, TIMED_MS, PAUSE_S = 200.0, 100.0, 0.15
+WIDE = {"block": (128, 256, 64), "threads": 256, "num_stages": 4}
+
+
+@dataclass
+class Contest:
+    """One workload: our call and the peers', its operations, and the largest relative error of our result."""
+
+    name: str
+    flops: float
+    calls: dict[str, Callable[[], Any]]
+    check: Callable[[], float]
+    compile_s: float
+    times: dict[str, list[float]] = field(default_factory=dict)
+
+
+def _compiled(program: Any, **options: Any) -> tuple[Any, float]:
+    start = time.perf_counter()
+    kernel = tl.compile(program, target="cuda", **options)
+    return kernel, time.perf_counter() - start
+
+
+def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found.float() - expected.float()).norm() / expected.float().norm())
+
+
+def _gemm(
+    name: str, m: int, n: int, k: int, dtype: torch.dtype, *, transpose_b: bool = False, **options: Any
+) -> Contest:
+    text = str(dtype).removeprefix("torch.")
+    kernel, seconds = _compiled(gemm(m, n, k, text, transpose_b=transpose_b, **options))
+    a = torch.randn(m, k, device="cuda", dtype=dtype)
+    b = torch.randn((n, k) if transpose_b else (k, n), device="cuda", dtype=dtype)
+    c, peer = (torch.full((m, n), float("nan"), device="cuda", dtype=dtype) for _ in range(2))
+    right = b.T if transpose_b else b
+    torch.matmul(a, right, out=peer)
+
+    def check() -> float:
+        kernel(a, b, c)
+        return _error(c, peer)
+
+    calls = {"ours": lambda: kernel(a, b, c), "cuBLAS": lambda: torch.matmul(a, right, out=peer)}
+    return Contest(name, 2.0 * m * n * k, calls, check, seconds)
+
+
+def _gemm_fp8(size: int, **options: Any) -> Contest:
+    program = gemm(size, size, size, "float8_e4m3fn", "bfloat16", transpose_b=True, **options)
+    kernel, seconds = _compiled(program)
+    a, b = (torch.randn(size, size, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    c = torch.full((size, size), float("nan"), device="cuda", dtype=torch.bfloat16)
+    one = torch.ones((), device="cuda")
+
+    def scaled(fast: bool) -> torch.Tensor:
+        return torch._scaled_mm(a, b.T, one, one, out_dtype=torch.bfloat16, use_fast_accum=fast)
+
+    def check() -> float:
+        kernel(a, b, c)
+        return _error(c, scaled(False))
+
+    calls = {"ours": lambda: kernel(a, b, c), "cuBLASLt": lambda: scaled(False), "cuBLASLt fast": lambda: scaled(True)}
+    return Contest(f"GEMM e4m3→bf16 {size}³", 2.0 * size**3, calls, check, seconds)
+
+
+def _attention(causal: bool, batch: int = 8, heads: int = 32, sequence: int = 4096, dim: int = 128) -> Contest:
+    kernel, seconds = _compiled(attention(batch, heads, sequence, dim, causal=causal))
+    shape = (batch, sequence, heads, dim)
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))
+    out = torch.full_like(q, float("nan"))
+    heads_first = [x.transpose(1, 2) for x in (q, k, v)]
+
+    def cudnn() -> torch.Tensor:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+            return torch.nn.functional.scaled_dot_product_attention(*heads_first, is_causal=causal)
+
+    def check() -> float:
+        kernel(q, k, v, out)
+        return _error(out[:1], reference(q[:1], k[:1], v[:1], causal=causal))
+
+    flops = 4.0 * batch * heads * sequence * sequence * dim / (2 if causal else 1)
+    kind = "causal" if causal else "full"
+    return Contest(
+        f"attention B{batch} H{heads} S{sequence} D{dim} {kind}",
+        flops,
+        {"ours": lambda: kernel(q, k, v, out), "cuDNN": cudnn},
+        check,
+        seconds,
+    )
+
+
+def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
+    """Every workload by name."""
+    half, brain = torch.float16, torch.bfloat16
+    for size in (4096, 8192):
+        name = f"GEMM fp16 {size}³ K×N"
+        yield name, lambda name=name, size=size: _gemm(name, size, size, size, half, **WIDE)
+        name = f"GEMM fp16 {size}³ N×K"
+        yield name, lambda name=name, size=size: _gemm(name, size, size, size, half, transpose_b=True, **WIDE)
+    yield "GEMM bf16 4000×4104×4056", lambda: _gemm("GEMM bf16 4000×4104×4056", 4000, 4104, 4056, brain, **WIDE)
+    yield "GEMM e4m3→bf16 8192³", lambda: _gemm_fp8(8192, block=(128, 256, 128), threads=256, num_stages=4)
+    yield (
+        "GEMM fp16 16×8192×8192",
+        lambda: _gemm("GEMM fp16 16×8192×8192", 16, 8192, 8192, half, block=(16, 64, 128), num_stages=4),
+    )
+    yield "attention full", lambda: _attention(causal=False)
+    yield "attention causal", lambda: _attention(causal=True)
+
+
+class Timer:
+    """Times one call: flushed, between two events."""
+
+    def __init__(self) -> None:
+        self._flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+
+    def block(self, call: Callable[[], Any], count: int) -> list[float]:
+        """Milliseconds of `count` launches."""
+        events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(count)]
+        for start, end in events:
+            self._flush.zero_()
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) for start, end in events]
+
+    def round(self, contest: Contest, *, burst: bool) -> None:
+        """Every contender once, in random order."""
+        for name in random.sample(list(contest.calls), len(contest.calls)):
+            call = contest.calls[name]
+            once = statistics.median(self.block(call, 3))
+            if burst:
+                time.sleep(PAUSE_S)
+                found = self.block(call, 4)
+            else:
+                self.block(call, max(1, int(WARM_MS / once)))
+                found = self.block(call, max(3, int(TIMED_MS / once)))
+            contest.times.setdefault(name, []).extend(found)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--only", default="", help="run the workloads whose name contains this text")
+    parser.add_argument("--burst", action="store_true", help="a few launches after a pause instead of a sustained run")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, each in another order (default 3)")
+    options = parser.parse_args()
+    timer, results = Timer(), []
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {'burst' if options.burst else 'sustained'}")
+    for name, make in contests():
+        if options.only not in name:
+            continue
+        try:
+            contest = make()
+            error = contest.check()
+        except Exception as problem:  # noqa: BLE001 - one workload that fails must not hide the others
+            print(f"{name:40s} failed: {type(problem).__name__}: {str(problem)[:300]}", flush=True)
+            results.append({"name": name, "failed": str(problem)[:2000]})
+            continue
+        for _ in range(options.rounds):
+            timer.round(contest, burst=options.burst)
+        times = {key: statistics.median(found) for key, found in contest.times.items()}
+        ratio = min(value for key, value in times.items() if key != "ours") / times["ours"]
+        rates = "  ".join(f"{key} {contest.flops / value / 1e9:.0f}" for key, value in times.items())
+        print(
+            f"{name:32s} TFLOP/s: {rates}  ratio {ratio:.3f}  error {error:.1e}  compile {contest.compile_s:.2f} s",
+            flush=True,
+        )
+        results.append({"name": name, "ms": times, "ratio": ratio, "error": error, "compile_s": contest.compile_s})
+        del contest
+        torch.cuda.empty_cache()
+    if options.json is not None:
+        options.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
