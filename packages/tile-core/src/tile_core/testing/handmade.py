@@ -5,6 +5,7 @@ A backend compiles one with its `compile_lowered`, which begins where the passes
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -30,13 +31,30 @@ def load(buffer: ir.Var, *indices: Any) -> ir.Expr:
 
 
 def store(buffer: ir.Var, value: ir.Expr, *indices: Any) -> S.Stmt:
-    """`buffer[indices] = value`."""
-    return S.BufferStore(buffer, value, [int32(at) if isinstance(at, int) else at for at in indices])
+    """`buffer[indices] = value`, at the caller's line."""
+    return S.BufferStore(buffer, value, [int32(at) if isinstance(at, int) else at for at in indices], caller())
 
 
 def do(*calls: Any) -> S.Stmt:
-    """Statements, or calls for their effect, in order."""
-    return visit.sequence([call if isinstance(call, S.Stmt) else S.Evaluate(call) for call in calls])
+    """Statements, or calls for their effect at the caller's line, in order."""
+    span = caller()
+    return visit.sequence([call if isinstance(call, S.Stmt) else S.Evaluate(call, span) for call in calls])
+
+
+def caller() -> ir.Span:
+    """The line outside of this module that is being executed."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    assert frame is not None
+    line = frame.f_lineno
+    return ir.Span(ir.SourceName(frame.f_code.co_filename), line, line, 1, 1)
+
+
+def variable(name: str, dtype: str, value: ir.Expr) -> tuple[ir.Var, list[S.Stmt]]:
+    """A variable of a thread with a first value, and the statements that make it."""
+    buffer = tirx.decl_buffer((1,), dtype, name, scope="local.var")
+    return buffer, [S.AllocBuffer(buffer), store(buffer, value, 0)]
 
 
 def barrier() -> ir.Expr:

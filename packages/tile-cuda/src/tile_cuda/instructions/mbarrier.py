@@ -51,7 +51,11 @@ def fence_async() -> ir.Expr:
 _WAIT = """unsigned done;
   do {
     asm volatile(
+#if __CUDA_ARCH__ >= 900
         "{\\n.reg .pred p;\\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\\nselp.u32 %0, 1, 0, p;\\n}"
+#else
+        "{\\n.reg .pred p;\\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\\nselp.u32 %0, 1, 0, p;\\n}"
+#endif
         : "=r"(done) : "r"(tile_shared_address(barrier)), "r"(parity) : "memory");
   } while (!done);"""
 _INIT = """asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"

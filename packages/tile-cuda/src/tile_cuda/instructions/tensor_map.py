@@ -68,7 +68,7 @@ def tensor_map(
         strides: in bytes, of each axis but the innermost, whose elements are neighbours; int64, multiples of 16.
         dtype: of the elements; counts when a copy adds.
         box: elements of one copy along each axis, at most 256.
-        swizzle: 0, 32, 64 or 128 bytes.
+        swizzle: 0, or 32, 64 or 128, the bytes of a row of the box.
         promotion: bytes that are brought into the second-level cache at a time.
 
     Raises:
@@ -81,7 +81,8 @@ def tensor_map(
         raise ValueError(
             f"a box has edges from 1 to 256 and rows of a multiple of 16 bytes, not {list(box)} of {dtype}"
         )
-    if swizzle not in SWIZZLES or (swizzle and box[0] * itemsize > swizzle):
+    # Shorter rows would lie apart by the bytes of the swizzle (CUDA C++ Programming Guide, "Swizzle modes").
+    if swizzle not in SWIZZLES or (swizzle and box[0] * itemsize != swizzle):
         raise ValueError(f"rows of {box[0] * itemsize} bytes are not swizzled in {swizzle} bytes")
     operands = [pointer, *map(_int64, extents), *map(_int64, strides)]
     attrs = {

@@ -126,8 +126,10 @@ inline void copy_element(const tile::Spot& to, const tile::Spot& from, unsigned 
 }
 
 inline bool elect() {
-  tile::meet_warp(0xffffffffu, false);
-  return tile::block.lane() == static_cast<unsigned>(__builtin_ctzll(tile::live_lanes()));
+  const unsigned lane = tile::block.lane();
+  return tile::together(0xffffffffu, lane, [lane](auto) {
+    return lane == static_cast<unsigned>(__builtin_ctzll(tile::live_lanes()));
+  });
 }
 
 // The rules of `cuTensorMapEncodeTiled`; null where the words keep them.
@@ -141,7 +143,8 @@ inline const char* broken_rule(const int64_t* words, const uint32_t* box) {
       return "a stride is no multiple of 16 bytes below 2^40";
   }
   if (box[0] * itemsize % 16 != 0) return "the rows of a box are no multiple of 16 bytes";
-  if (words[18] != 0 && box[0] * itemsize > 16 << words[18]) return "the rows of a box are longer than the swizzle";
+  if (words[18] != 0 && box[0] * itemsize != 16 << words[18])
+    return "the rows of a box are not as long as the swizzle";
   return nullptr;
 }
 
