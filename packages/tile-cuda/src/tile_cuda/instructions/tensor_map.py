@@ -163,7 +163,9 @@ def _words(call: ir.Call) -> list[ir.Expr]:
 
 
 def _address(pointer: ir.Expr) -> ir.Expr:
-    """`address_of(buffer[indices])` of host code as a number of bytes."""
+    """`address_of(buffer[indices])` of host code, or a buffer for its first element, as a number of bytes."""
+    if not isinstance(pointer, ir.Call):
+        return address_of_data(pointer)
     (load,) = pointer.args
     buffer = load.source
     element, running = _int64(0), _int64(1)

@@ -33,6 +33,7 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
+from tile_core.passes.legalize_bounds import SAFE_VALUE
 from tile_core.passes.matrix import MatrixUnits, Multiplier
 from tile_core.passes.nests import FOREIGN
 from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE
@@ -72,7 +73,8 @@ class SpecializeWarps:
         context.report["specialized_warps"] = 0
         if not context.options.get(OPTION, True) or not _has_accelerator(context.capabilities):
             return func
-        parameters = frozenset(func.params)
+        padded = {attr.node for attr in visit.collect(func.body, S.AttrStmt) if attr.attr_key == SAFE_VALUE}
+        parameters = frozenset(func.params) - padded
 
         def specialize(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):

@@ -93,8 +93,8 @@ class TensorCopy:
 
 
 def address(buffer: ir.Var) -> ir.Expr:
-    """The address of a buffer's first element."""
-    return tirx.address_of(tirx.BufferLoad(buffer, [tirx.IntImm(extent.ty, 0) for extent in buffer.shape]))
+    """The address of a buffer's first element, also of one without elements."""
+    return buffer.data
 
 
 def tensor_copy(stmt: S.Stmt, parameters: frozenset[ir.Var]) -> TensorCopy | None:

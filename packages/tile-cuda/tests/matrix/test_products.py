@@ -1,0 +1,139 @@
+"""Matrix products by instructions: every shape, order and dtype against float64, emulated and on a GPU where there is one.
+
+Emulated runs check bounds, races and what asynchronous instructions may not touch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+from tile_cuda.target import device_architecture
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product: sizes, tile, operands' order, pipeline, threads, policy, and what must have computed it."""
+
+    size: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dtype: str = "float16"
+    transpose_a: bool = False
+    transpose_b: bool = False
+    stages: int = 0
+    threads: int = 128
+    policy: str = "Square"
+    arch: str = "sm_90"
+    uses: str = "wgmma"
+
+    def __str__(self) -> str:
+        order = "".join("NT"[flag] for flag in (self.transpose_a, self.transpose_b))
+        sizes = "x".join(map(str, self.size)) + "-" + "x".join(map(str, self.block))
+        return f"{self.arch}-{self.dtype}-{order}-{sizes}-s{self.stages}-t{self.threads}-{self.policy}"
+
+
+def program(case: Case) -> Any:
+    """C = op(A) op(B) with the case's tiles."""
+    (m, n, k), (bm, bn, bk) = case.size, case.block
+    ta, tb, dtype = case.transpose_a, case.transpose_b, case.dtype
+    total = "int32" if dtype in ("int8", "uint8") else "float32"
+    policy = getattr(T.GemmWarpPolicy, case.policy)
+
+    @T.prim_func
+    def product(
+        A: T.Tensor((k, m) if ta else (m, k), dtype),
+        B: T.Tensor((n, k) if tb else (k, n), dtype),
+        C: T.Tensor((m, n), total),
+    ):
+        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=case.threads) as (bx, by):
+            a = T.alloc_shared((bk, bm) if ta else (bm, bk), dtype)
+            b = T.alloc_shared((bn, bk) if tb else (bk, bn), dtype)
+            c = T.alloc_fragment((bm, bn), total)
+            T.clear(c)
+            for step in T.Pipelined(T.ceildiv(k, bk), num_stages=case.stages):
+                if ta:
+                    T.copy(A[step * bk, by * bm], a)
+                else:
+                    T.copy(A[by * bm, step * bk], a)
+                if tb:
+                    T.copy(B[bx * bn, step * bk], b)
+                else:
+                    T.copy(B[step * bk, bx * bn], b)
+                T.gemm(a, b, c, transpose_A=ta, transpose_B=tb, policy=policy)
+            T.copy(c, C[by * bm, bx * bn])
+
+    return product
+
+
+def check(case: Case, execution: str, device: str) -> None:
+    """Run `case` and compare with float64 (exactly for integers)."""
+    m, n, k = case.size
+    torch.manual_seed(0)
+    dtype = getattr(torch, case.dtype)
+    a, b = (_values(shape, dtype) for shape in ((m, k), (k, n)))
+    total = torch.int32 if not dtype.is_floating_point else torch.float32
+    c = torch.full((m, n), -7 if total == torch.int32 else float("nan"), dtype=total).to(device)
+    configs = {"tile.emulate_check": True} if execution == "emulate" else {}
+    target = {"kind": "cuda", "arch": case.arch}
+    kernel = tl.compile(program(case), target=target, execution=execution, pass_configs=configs)
+    left, right = (a.T if case.transpose_a else a), (b.T if case.transpose_b else b)
+    kernel(left.contiguous().to(device), right.contiguous().to(device), c)
+    source = kernel.get_kernel_source()
+    assert f"tile_{case.uses}_" in source or f"tile::{case.uses}" in source, "the product was not made by instructions"
+    expected = a.double() @ b.double()
+    if total == torch.int32:
+        assert torch.equal(c.cpu().double(), expected)
+    else:
+        torch.testing.assert_close(c.cpu().double(), expected, rtol=1e-4, atol=1e-4 * k**0.5)
+
+
+def _values(shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.randn(shape).to(dtype)
+    return torch.randint(-100 if dtype == torch.int8 else 0, 100, shape).to(dtype)
+
+
+ORDERS = [(ta, tb) for ta in (False, True) for tb in (False, True)]
+WARPGROUPS = [
+    *(Case((128, 128, 128), (128, 128, 64), transpose_a=ta, transpose_b=tb, threads=256) for ta, tb in ORDERS),
+    *(Case((130, 200, 72), (64, 64, 32), "bfloat16", ta, tb, stages=2) for ta, tb in ORDERS),
+    *(Case((136, 136, 200), (128, 64, 64), transpose_a=ta, transpose_b=tb, stages=3) for ta, tb in ORDERS),
+    Case((128, 136, 128), (64, 136, 16), stages=2, transpose_b=True),
+    Case((64, 256, 192), (64, 256, 64), stages=4, threads=256),
+    Case((256, 128, 64), (256, 128, 64), threads=256, policy="FullRow"),
+    Case((64, 128, 64), (64, 128, 64), threads=256, policy="FullCol"),
+    Case((99, 101, 77), (128, 128, 64), stages=3, threads=256),
+    Case((128, 128, 0), (128, 128, 64), stages=3, threads=256),
+    Case((1, 8, 8), (64, 64, 64), stages=2),
+    Case((128, 144, 160), (128, 128, 128), "int8", transpose_b=True, stages=2),
+]
+WARPS = [
+    *(Case((64, 64, 64), (64, 64, 32), transpose_a=ta, transpose_b=tb, arch="sm_80", uses="mma") for ta, tb in ORDERS),
+    *(Case((50, 72, 40), (32, 48, 16), "bfloat16", ta, tb, arch="sm_80", uses="mma", stages=2) for ta, tb in ORDERS),
+    Case((16, 128, 256), (16, 64, 128), stages=3, uses="mma"),
+    Case((48, 32, 64), (48, 32, 64), threads=96, uses="mma"),
+    Case((64, 32, 96), (64, 32, 32), "int8", transpose_b=True, arch="sm_80", uses="mma"),
+    Case((64, 64, 64), (64, 64, 64), policy="FullCol", arch="sm_89", uses="mma"),
+    Case((64, 64, 64), (64, 64, 64), policy="FullRow", arch="sm_120", uses="mma"),
+]
+
+
+@pytest.mark.parametrize("case", [*WARPGROUPS, *WARPS], ids=str)
+def test_emulated(case: Case) -> None:
+    check(case, "emulate", "cpu")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("case", [*WARPGROUPS, *WARPS], ids=str)
+def test_on_the_device(case: Case) -> None:
+    found, reason = device_architecture()
+    if found is None:
+        pytest.skip(reason)
+    if case.uses == "wgmma" and found != "sm_90":
+        pytest.skip(f"{found} has no warpgroup instructions")
+    check(case, "device", "cuda")
