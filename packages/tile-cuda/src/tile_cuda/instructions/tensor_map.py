@@ -163,10 +163,10 @@ def _words(call: ir.Call) -> list[ir.Expr]:
 
 
 def _address(pointer: ir.Expr) -> ir.Expr:
-    """`address_of(buffer[indices])` of host code, or a buffer for its first element, as a number of bytes."""
-    if not isinstance(pointer, ir.Call):
-        return address_of_data(pointer)
+    """`address_of(buffer[indices])` of host code, or a buffer's own data pointer, as a number of bytes."""
     (load,) = pointer.args
+    if not isinstance(load, ir.TensorLoad):
+        return address_of_data(load)
     buffer = load.source
     element, running = _int64(0), _int64(1)
     strides = [_int64(stride) for stride in buffer.ty.strides]
