@@ -131,7 +131,7 @@ void blocks_write_one_element(void* const* cells) {
 void unwritten_shared(void* const* cells) { out(cells)[0] = read(thread()); }
 void unwritten_local(void* const* cells) {
   float x[4];
-  bool written[4] = {};
+  tile::Written written[4] = {};
   tile::local<tile::kWrite>(x, written, 1, 5, tile::Place<1>{{1}, {4}}) = 1.0f;
   const int64_t at = argument(cells);
   out(cells)[0] = static_cast<int64_t>(tile::local<tile::kRead>(x, written, at, 5, tile::Place<1>{{at}, {4}}));

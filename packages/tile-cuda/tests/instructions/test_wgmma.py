@@ -12,6 +12,13 @@ import pytest
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_core.errors.emulator import (
+    EmulatedBoundsError,
+    EmulatedFenceError,
+    EmulatedInstructionError,
+    EmulatedRaceError,
+    EmulatedUnwrittenError,
+)
 from tile_core.testing.matrices import assert_same, from_registers, product, random, to_registers
 from tile_core.testing.thread_program import ThreadProgram
 from tile_cuda.instructions import (
@@ -26,6 +33,8 @@ from tile_cuda.instructions import (
     wgmma_rs,
     wgmma_wait,
 )
+from tile_cuda.instructions.base import int32
+from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.shapes import MatrixInstruction
 
 ALL = [instruction for instruction in shapes.TABLE if instruction.family == "wgmma"]
@@ -94,7 +103,7 @@ class Case:
 def operand(made: ThreadProgram, matrix: np.ndarray, swizzle: int, trans: bool) -> tuple[Any, Placed]:
     placed = place(matrix, swizzle, trans)
     tile = made.shared(placed.image.nbytes // 4)
-    made.fill_shared(tile, placed.image)
+    made.fill_shared(tile, placed.image, fence_async())
     descriptor = smem_descriptor(
         address_of(tile, 0), leading_bytes=placed.leading, stride_bytes=placed.stride, swizzle=swizzle
     )
@@ -171,24 +180,149 @@ def test_results_with_signs_and_a_from_registers(emulate: Callable[..., None]) -
     check([*signed, Case(i, b_swizzle=64, b_trans=True, from_registers=True, signs=(-1, 1))], emulate)
 
 
+def is_call(stmt: Any, op: str) -> bool:
+    return isinstance(stmt, S.Evaluate) and str(stmt.value.op.name) == op
+
+
 def without(made: ThreadProgram, op: str) -> ThreadProgram:
     """Drops the calls of one operation."""
 
-    def is_call(stmt: Any) -> bool:
-        return isinstance(stmt, S.Evaluate) and str(stmt.value.op.name) == op
-
-    made.statements = [stmt for stmt in made.statements if not is_call(stmt)]
+    made.statements = [stmt for stmt in made.statements if not is_call(stmt, op)]
     return made
 
 
+def with_before(made: ThreadProgram, op: str, *items: Any) -> ThreadProgram:
+    """Puts statements before the last call of one operation."""
+    place = max(at for at, stmt in enumerate(made.statements) if is_call(stmt, op))
+    rest, made.statements = made.statements[place:], made.statements[:place]
+    made.add(*items)
+    made.statements += rest
+    return made
+
+
+def buffers(made: ThreadProgram, prefix: str) -> list[Any]:
+    """The allocations whose names begin so."""
+    allocated = [stmt.buffer for stmt in made.statements if isinstance(stmt, S.AllocBuffer)]
+    return [buffer for buffer in allocated if str(buffer.name).startswith(prefix)]
+
+
+WAIT = "cuda.wgmma_wait"
+ZERO = E.IntImm("uint32", 0)
+
+
 @pytest.mark.emulate
-@pytest.mark.parametrize("op", ["cuda.wgmma_wait", "cuda.wgmma_commit"])
+@pytest.mark.parametrize("op", [WAIT, "cuda.wgmma_commit"])
 def test_without_a_wait_registers_hold_nothing(op: str, emulate: Callable[..., None]) -> None:
     made, words, _expected = program(Case(of(F16, 16)))
     before = len(made.statements)
     assert len(without(made, op).statements) == before - 1
-    emulate(made)
+    emulate(made, check=False)
     assert np.isnan(words.view(np.float32)).all()
+    with pytest.raises(EmulatedUnwrittenError, match=r"reads d\[0:8\], which an operation under way writes"):
+        emulate(made)
+
+
+@pytest.mark.emulate
+def test_without_a_fence_between_stores_and_product(emulate: Callable[..., None]) -> None:
+    made, _words, _expected = program(Case(of(F16, 16)))
+    with pytest.raises(EmulatedFenceError, match="an asynchronous instruction of thread .* reads byte 0 of shared"):
+        emulate(without(made, "cuda.fence_async"))
+
+
+@pytest.mark.emulate
+def test_a_tile_that_is_written_before_the_wait(emulate: Callable[..., None]) -> None:
+    made, _words, _expected = program(Case(of(F16, 16)))
+    tile = buffers(made, "S")[1]
+    with_before(made, WAIT, S.BufferStore(tile, ZERO, [made.thread]))
+    with pytest.raises(
+        EmulatedRaceError, match=r"writes S\w+\[0\], which an asynchronous instruction reads.*not waited"
+    ):
+        emulate(made)
+
+
+@pytest.mark.emulate
+def test_a_tile_may_be_written_after_the_wait(emulate: Callable[..., None]) -> None:
+    made, words, expected = program(Case(of(F16, 16)))
+    tile = buffers(made, "S")[1]
+    made.barrier()
+    made.add(S.BufferStore(tile, ZERO, [made.thread]))
+    emulate(made)
+    assert_same(from_registers(words, of(F16, 16).d_layout, "float32"), expected)
+
+
+@pytest.mark.emulate
+def test_registers_that_are_written_before_the_wait(emulate: Callable[..., None]) -> None:
+    made, _words, _expected = program(Case(of(F16, 16)))
+    (d,) = buffers(made, "d")
+    with_before(made, WAIT, S.BufferStore(d, ZERO, [E.IntImm("int32", 3)]))
+    with pytest.raises(EmulatedInstructionError, match="has written registers of a wgmma before it waited"):
+        emulate(made, check=False)
+    with pytest.raises(EmulatedUnwrittenError, match=r"writes d\[3\], which an operation under way writes"):
+        emulate(made)
+
+
+@pytest.mark.emulate
+def test_a_tile_that_nothing_has_written(emulate: Callable[..., None]) -> None:
+    made, _words, _expected = program(Case(of(F16, 16)))
+    made.statements = [stmt for stmt in made.statements if not isinstance(stmt, S.For)]
+    with pytest.raises(EmulatedUnwrittenError, match="an asynchronous instruction .* which nothing has written"):
+        emulate(made)
+
+
+@pytest.mark.emulate
+def test_a_descriptor_that_leaves_the_tile(emulate: Callable[..., None]) -> None:
+    made, _words, _expected = program(Case(of(F16, 16), b_swizzle=0))
+    made.shared_bytes -= 1024
+    with pytest.raises(EmulatedBoundsError, match=r"reads byte \d+ of shared memory, outside of its extents \(8192\)"):
+        emulate(made)
+
+
+@pytest.mark.emulate
+def test_threads_that_begin_different_products(emulate: Callable[..., None]) -> None:
+    made, i = ThreadProgram(128), of(F16, 8)
+    d, tile = made.registers(np.zeros((128, 4), np.float32), "d"), made.shared(1024)
+    descriptor = smem_descriptor(address_of(tile, 0), leading_bytes=16, stride_bytes=128, swizzle=0)
+    for threads in (64, 128):
+        body = S.Evaluate(
+            wgmma(address_of(d, 0), descriptor, descriptor_advance(descriptor, threads), int32(1), instruction=i)
+        )
+        condition = made.thread < 64 if threads == 64 else made.thread >= 64
+        made.add(S.IfThenElse(condition, body, None))
+    with pytest.raises(EmulatedInstructionError, match="another wgmma than the other threads"):
+        emulate(made, check=False)
+
+
+@pytest.mark.emulate
+def test_registers_of_another_product_in_flight(emulate: Callable[..., None]) -> None:
+    made, _words, _expected = program(Case(of(F16, 16)))
+    (d,) = buffers(made, "d")
+    tile = buffers(made, "S")[0]
+    descriptor = smem_descriptor(address_of(tile, 0), leading_bytes=16, stride_bytes=128, swizzle=0)
+    other = wgmma(address_of(d, 4), descriptor, descriptor, int32(1), instruction=of(F16, 8))
+    with pytest.raises(EmulatedInstructionError, match="registers that one of another shape, in flight, has"):
+        emulate(with_before(made, WAIT, other), check=False)
+
+
+@pytest.mark.emulate
+def test_groups_pass_in_order(emulate: Callable[..., None]) -> None:
+    """With one group left in flight, the registers of the group before have their values."""
+    made, i = ThreadProgram(128), of(F16, 8)
+    rng = np.random.default_rng(1)
+    a, b = random((64, 32), i.a, rng), random((32, 8), i.b, rng)
+    (a_descriptor, _), (b_descriptor, _) = operand(made, a, 0, False), operand(made, b.T, 0, False)
+    zeros = np.zeros((128, 4), np.float32)
+    first, second = made.registers(zeros, "first"), made.registers(zeros, "second")
+    made.add(wgmma_fence())
+    for d in (first, second):
+        made.add(wgmma(address_of(d, 0), a_descriptor, b_descriptor, int32(0), instruction=i), wgmma_commit())
+    made.add(wgmma_wait(1))
+    early = made.result(first, 4)
+    made.add(wgmma_wait(0))
+    late = made.result(second, 4)
+    emulate(made)
+    for words in (early, late):
+        expected = product(a[:, :16], b[:16], np.zeros((64, 8)), i.d)
+        assert_same(from_registers(words, i.d_layout, i.d), expected)
 
 
 @pytest.mark.compile
@@ -209,7 +343,7 @@ def test_what_wgmma_does_not_take() -> None:
     made = ThreadProgram(128)
     d, tile = made.local(4, "d"), made.shared(64)
     fp8 = of(("float32", "float8_e4m3fn", "float8_e5m2"), 8)
-    one = E.IntImm("int32", 1)
+    one = int32(1)
     descriptor = smem_descriptor(address_of(tile, 0), leading_bytes=16, stride_bytes=128, swizzle=0)
     with pytest.raises(ValueError, match="fast axis"):
         wgmma(address_of(d, 0), descriptor, descriptor, one, instruction=fp8, b_trans=True)

@@ -28,7 +28,13 @@ _ADDRESS_OF = "tirx.address_of"
 _SHARED_BY_THREADS = (regions.GLOBAL, *regions.SHARED)
 _MOST_SITES = 1 << 15
 # The operations that work at an address are atomic.
-_USES = {"read": "tile::kRead", "write": "tile::kWrite", "address": "tile::kAtomic"}
+_USES = {
+    "read": "tile::kRead",
+    "write": "tile::kWrite",
+    "address": "tile::kAtomic",
+    "begin": "tile::kBegin",
+    "continue": "tile::kContinue",
+}
 _ORDERED = "tile::kOrdered"
 
 
@@ -91,7 +97,7 @@ class _Checker:
         for extent in buffer.ty.shape:
             count *= regions.constant(extent) or 1
         self._written[buffer] = name
-        printer.line(f"bool {name}[{count}] = {{}};")
+        printer.line(f"tile::Written {name}[{count}] = {{}};")
 
     def views(self, language: Language) -> dict[type, StmtHandler]:
         """Views as the language prints them. What is written through one is not known of its array of one thread."""

@@ -25,9 +25,12 @@ StmtHandler = Callable[["Printer", Node], None]
 
 @dataclass(frozen=True)
 class Use:
-    """What an access is for: it reads or writes `lanes` elements, or takes the address of one."""
+    """What an access is for: it reads or writes `lanes` elements, or takes the address of one.
 
-    kind: Literal["read", "write", "address"]
+    An asynchronous operation may `begin` to write elements of one thread, or `continue` with what another has begun.
+    """
+
+    kind: Literal["read", "write", "address", "begin", "continue"]
     lanes: int = 1
 
 

@@ -70,17 +70,17 @@ class ThreadProgram:
         self.add(S.AllocBuffer(buffer))
         return buffer
 
-    def add(self, *items: S.Stmt | ir.Call) -> None:
+    def add(self, *items: S.Stmt | ir.Expr) -> None:
         """The next statements."""
-        self.statements += [S.Evaluate(item) if isinstance(item, ir.Call) else item for item in items]
+        self.statements += [item if isinstance(item, S.Stmt) else S.Evaluate(item) for item in items]
 
     def copy(self, target: ir.Var, start: Any, source: ir.Var, first: Any, count: int) -> None:
         """`count` words from `source` at `first` to `target` at `start`."""
         for step in range(count):
             self.add(S.BufferStore(target, at(source, first + step), [start + step]))
 
-    def fill_shared(self, target: ir.Var, value: np.ndarray) -> None:
-        """The block copies `value` into shared memory, and waits."""
+    def fill_shared(self, target: ir.Var, value: np.ndarray, *then: ir.Expr) -> None:
+        """The block copies `value` into shared memory, does `then`, and waits."""
         source = self.parameter(value)
         count = value.nbytes // 4
         index = tirx.Var("step", "int32")
@@ -89,7 +89,7 @@ class ThreadProgram:
         if count % self.threads:
             body = S.IfThenElse(position < count, body, None)
         steps = E.IntImm("int32", -(-count // self.threads))
-        self.add(S.For(index, E.IntImm("int32", 0), steps, S.ForKind.SERIAL, body))
+        self.add(S.For(index, E.IntImm("int32", 0), steps, S.ForKind.SERIAL, body), *then)
         self.barrier()
 
     def barrier(self) -> None:

@@ -38,13 +38,14 @@ class Pointer:
     """A pointer operand: the bytes from there on that the instruction reads, writes, or both.
 
     `when` is the position of an operand that, where it is 0, says that nothing is read. `lazy` marks an address that
-    not every lane uses.
+    not every lane uses; `later` that what is read and written is so when a wait has passed.
     """
 
     reads: Size | None = None
     writes: Size | None = None
     when: int | None = None
     lazy: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ class Instruction:
 def _pointer(printer: Printer, node: Node, argument: Node, pointer: Pointer, attributes: Attributes) -> Code:
     (load,) = argument.args
     itembits = int(load.ty.dtype.bits)
-    sizes: tuple[tuple[Literal["read", "write"], Size | None], ...]
-    sizes = (("read", pointer.reads), ("write", pointer.writes))
+    kinds: tuple[Literal["read", "continue"], Literal["write", "begin"]]
+    kinds = ("continue", "begin") if pointer.later else ("read", "write")
+    sizes = zip(kinds, (pointer.reads, pointer.writes), strict=True)
     accesses = [
         prefix("&", element(printer, load.source, load.indices, Use(kind, max(1, size(attributes) * 8 // itembits))))
         for kind, size in sizes

@@ -54,7 +54,7 @@ def _products(form: str) -> Instruction:
     def a_bytes(attributes: Attributes) -> int:
         return register_bytes(found(attributes).a_layout, found(attributes).types[1])
 
-    pointers = {0: Pointer(reads=d_bytes, writes=d_bytes, when=3)}
+    pointers = {0: Pointer(reads=d_bytes, writes=d_bytes, when=3, later=True)}
     if form == "rs":
         pointers[1] = Pointer(reads=a_bytes)
     return Instruction("cuda.wgmma" if form == "ss" else "cuda.wgmma_rs", device, host, pointers)

@@ -51,6 +51,12 @@ void copy_wait(CopyKind kind, unsigned pending, bool read);
 // Engines see what this thread has written, or has seen of other threads.
 void proxy_fence();
 
+// An instruction of `unit` that reads shared memory beside the threads. Those of a unit end in order. `begin_reads` gives the
+// time of this one; every thread for which it reads says what, and sees its end when it has waited for it.
+uint32_t begin_reads();
+void read_beside(unsigned unit, uint32_t time, const void* address, unsigned bytes);
+void end_reads(unsigned unit, uint32_t time);
+
 // Refuses what an operation is asked for.
 [[noreturn]] void refuse_copy(const Spot& place, const char* why);
 inline size_t shared_offset(const void* address) {

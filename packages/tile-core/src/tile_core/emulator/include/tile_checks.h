@@ -7,9 +7,24 @@
 
 namespace tile {
 
-// An ordered atomic update passes on what its thread has seen, to the thread of the next one of the same element.
-enum class Use : unsigned char { kRead, kWrite, kAtomic, kOrdered };
-constexpr Use kRead = Use::kRead, kWrite = Use::kWrite, kAtomic = Use::kAtomic, kOrdered = Use::kOrdered;
+// An ordered atomic update passes on what its thread has seen, to the thread of the next one of the same element. What an
+// operation begins to write has no value until it ends; another one continues with it.
+enum class Use : unsigned char { kRead, kWrite, kAtomic, kOrdered, kBegin, kContinue };
+constexpr Use kRead = Use::kRead, kWrite = Use::kWrite, kAtomic = Use::kAtomic, kOrdered = Use::kOrdered,
+              kBegin = Use::kBegin, kContinue = Use::kContinue;
+
+// Of an element of an array of one thread.
+enum class Written : unsigned char { kNever, kDone, kUnderWay };
+// The elements that an operation has begun to write: `kBegin` leaves them for the operation that follows.
+struct Begun {
+  Written* written = nullptr;
+  unsigned count = 0;
+
+  void mark(Written value) const {
+    if (written != nullptr) memset(written, static_cast<int>(value), count);
+  }
+};
+extern Begun begun;
 
 // The indices of an access and the extents of its buffer.
 template <int N>
@@ -27,7 +42,7 @@ struct Access {
   unsigned lanes;
   int rank;
   const int64_t *index, *extent;
-  bool by_copy = false;
+  const char* by = nullptr;  // what does it in place of the thread
 };
 
 // An access in the shadow of memory: when, by whom, and where in the source.
@@ -51,6 +66,7 @@ extern Running running;
 
 [[noreturn]] void out_of_bounds(const Access& access);
 [[noreturn]] void unwritten(const Access& access);
+[[noreturn]] void under_way(const Access& access);
 [[noreturn]] void misaligned(const Access& access, unsigned bytes);
 // An access of memory that threads share, of `bytes` bytes.
 void touch(const volatile void* address, unsigned bytes, const Access& access);
@@ -108,12 +124,16 @@ inline Spot spot(T* base, int64_t flat, int site, const Place<N>& place) {
 
 // The element at `flat` of an array of this thread, of whose elements `written` says which have a value.
 template <Use U, unsigned Lanes = 1, typename T, int N>
-TILE_INLINE T& local(T* base, bool* written, int64_t flat, int site, const Place<N>& place) {
-  if (is_outside<Lanes>(place)) out_of_bounds(Access{U, site, Lanes, N, place.index, place.extent});
+TILE_INLINE T& local(T* base, Written* written, int64_t flat, int site, const Place<N>& place) {
+  const Access access{U, site, Lanes, N, place.index, place.extent};
+  if (is_outside<Lanes>(place)) out_of_bounds(access);
   for (unsigned lane = 0; lane < Lanes; ++lane) {
-    if (U == kWrite) written[flat + lane] = true;
-    if (U != kWrite && !written[flat + lane]) unwritten(Access{U, site, Lanes, N, place.index, place.extent});
+    Written& own = written[flat + lane];
+    if (U != kWrite && U != kBegin && own == Written::kNever) unwritten(access);
+    if (U != kBegin && U != kContinue && own == Written::kUnderWay) under_way(access);
+    if (U == kWrite) own = Written::kDone;
   }
+  if (U == kBegin) begun = Begun{written + flat, Lanes};
   return base[flat];
 }
 

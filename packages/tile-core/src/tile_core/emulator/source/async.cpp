@@ -64,7 +64,7 @@ unsigned engines = 0;
 std::map<std::pair<unsigned, unsigned>, unsigned> engine_numbers;
 
 // The engines of the shadow: what a barrier covers, and what each thread's groups write, and read, is waited for apart.
-enum class Unit : unsigned { kBarrier, kReader, kWriter, kThread };
+enum class Unit : unsigned { kBarrier, kReader, kWriter, kThread, kInstruction };
 unsigned engine_of(Unit unit, unsigned owner) {
   const auto made = engine_numbers.try_emplace({static_cast<unsigned>(unit), owner}, engines);
   if (made.second) ++engines;
@@ -369,6 +369,32 @@ void copy_wait(CopyKind kind, unsigned pending, bool read) {
 void proxy_fence() {
   phase_init_fence();
   if (is_checked()) note_fence();
+}
+
+const char* engine_name(unsigned engine) {
+  for (const auto& made : engine_numbers)
+    if (made.second == engine && made.first.first == static_cast<unsigned>(Unit::kInstruction))
+      return "an asynchronous instruction";
+  return "a copy";
+}
+
+uint32_t begin_reads() { return is_checked() ? advance_time() : 0; }
+
+void read_beside(unsigned unit, uint32_t time, const void* address, unsigned bytes) {
+  if (!is_checked()) return;
+  Spot place(address);
+  place.site = block.self->site, place.rank = 1;
+  place.index[0] = static_cast<int64_t>(shared_offset(address));
+  place.extent[0] = static_cast<int64_t>(running_launch().shared_bytes);
+  if (place.index[0] + bytes > place.extent[0]) {
+    const Access access{Use::kRead, place.site, 1, 1, place.index, place.extent, "an asynchronous instruction"};
+    out_of_bounds(access);
+  }
+  touch_by_copy(address, bytes, Use::kRead, place, engine_of(Unit::kInstruction, unit), time);
+}
+
+void end_reads(unsigned unit, uint32_t time) {
+  if (is_checked()) see_copies(engine_of(Unit::kInstruction, unit), time + 1);
 }
 
 void refuse_copy(const Spot& place, const char* why) { refuse(place, "copies at", why); }

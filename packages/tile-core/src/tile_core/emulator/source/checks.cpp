@@ -19,6 +19,7 @@
 namespace tile {
 
 Running running;
+Begun begun;
 
 namespace {
 
@@ -79,6 +80,10 @@ bool is_concurrent(const Mark& mark) {
 }
 
 void add_index(Text& text, const Access& access) {
+  if (*sites[access.site].buffer == '\0') {
+    text.add("byte %lld of shared memory", static_cast<long long>(access.index[0]));
+    return;
+  }
   text.add("%s", sites[access.site].buffer);
   if (access.rank == 0) return;
   text.add("[");
@@ -97,10 +102,13 @@ void add_thread(Text& text, unsigned thread) {
 
 bool is_atomic(Use use) { return use == Use::kAtomic || use == Use::kOrdered; }
 
-const char* verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
+const char* verb(Use use) {
+  constexpr const char* verbs[] = {"reads", "writes", "updates", "updates", "writes", "reads"};
+  return verbs[static_cast<int>(use)];
+}
 
 void add_subject(Text& text, const Access& access) {
-  text.add(access.by_copy ? "a copy of " : "");
+  if (access.by != nullptr) text.add("%s of ", access.by);
   add_thread(text, block.self->linear);
   text.add(" of block (%u, %u, %u) %s ", block.index.x, block.index.y, block.index.z, verb(access.use));
   add_index(text, access);
@@ -110,7 +118,7 @@ Text race(const Access& access, const Mark& mark, const char* did) {
   Text text;
   add_subject(text, access);
   if (is_copy(mark)) {
-    text.add(", which a copy %s", did).add_place(sites, mark.site);
+    text.add(", which %s %s", engine_name(mark.thread - kMaxThreads), did).add_place(sites, mark.site);
     text.add(": it is not waited for");
   } else if (mark.clock < block_start) {
     text.add(", which a thread of another block %s", did).add_place(sites, mark.site & ~kAtomicBit);
@@ -136,7 +144,7 @@ bool is_fenced(const Mark& mark) {
   text.add(", which ");
   add_thread(text, mark.thread);
   text.add(" wrote").add_place(sites, mark.site & ~kAtomicBit);
-  text.add(": no fence for asynchronous copies is between them");
+  text.add(": no fence for asynchronous accesses is between them");
   fail(Fault::kFence, access.site, text);
 }
 
@@ -152,7 +160,7 @@ void note_read(Cell& cell, const Mark& mark) {
 // The first access that conflicts with a write or an atomic update, judged when the value is known.
 void expect_no_change(const Access& access, const Mark& mark, const char* did, void* address, unsigned bytes) {
   // What a copy writes is not there yet, and may be there at any time.
-  if (access.by_copy || is_copy(mark)) fail(Fault::kRace, access.site, race(access, mark, did));
+  if (access.by != nullptr || is_copy(mark)) fail(Fault::kRace, access.site, race(access, mark, did));
   if (pending.fault != Fault::kNone) return;
   pending.fault = Fault::kRace;
   pending.site = access.site;
@@ -297,7 +305,7 @@ void note_fence() {
 
 void touch_by_copy(const void* place, unsigned bytes, Use use, const Spot& spot, unsigned engine, uint32_t time) {
   settle_access();
-  const Access access{use, spot.site, 1, spot.rank, spot.index, spot.extent, true};
+  const Access access{use, spot.site, 1, spot.rank, spot.index, spot.extent, engine_name(engine)};
   const uintptr_t first = reinterpret_cast<uintptr_t>(place);
   const bool shared = is_shared(first);
   const Mark mark{time, static_cast<uint16_t>(kMaxThreads + engine), static_cast<uint16_t>(spot.site)};
@@ -378,6 +386,13 @@ void unwritten(const Access& access) {
   Text text;
   add_subject(text, access);
   text.add(", which nothing has written");
+  fail(Fault::kUnwritten, access.site, text);
+}
+
+void under_way(const Access& access) {
+  Text text;
+  add_subject(text, access);
+  text.add(", which an operation under way writes: it is not waited for");
   fail(Fault::kUnwritten, access.site, text);
 }
 

@@ -53,6 +53,8 @@ uint32_t advance_time();
 // An access by a copy of `engine` that this thread issues at `time`.
 void touch_by_copy(const void* address, unsigned bytes, Use use, const Spot& place, unsigned engine, uint32_t time);
 void see_copies(unsigned engine, uint32_t below);
+// What an engine is called in reports.
+const char* engine_name(unsigned engine);
 // Whether this thread is ordered after the time `clock` of `thread`.
 bool has_seen(unsigned thread, uint32_t clock);
 uint32_t clock_of_thread();

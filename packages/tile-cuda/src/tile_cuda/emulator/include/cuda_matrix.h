@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "tile_emulator.h"
+#include "tile_checks.h"
 
 namespace tile {
 
@@ -211,19 +211,24 @@ struct Descriptor {
 // One wgmma. `images` holds the registers of D of every thread: what they begin with, then the result.
 struct Product {
   using Run = void (*)(Product&);
+  using Note = void (*)(const Product&, unsigned warp);
   Run run;
+  Note note;  // tells the checks what a warp's part reads
   uint64_t a, b;
-  unsigned number, bytes, a_bytes;
+  unsigned number, bytes, a_bytes, warpgroup;
+  uint32_t time = begin_reads();
   Product* younger = nullptr;
   Product* heir = nullptr;  // adds to the result of this one
   bool done = false;
   unsigned taken = 0;
   void* d[kWarpgroup] = {};
   bool adds[kWarpgroup] = {};
+  Begun begun[kWarpgroup];
   unsigned char *images, *a_images;
 
-  Product(Run run, uint64_t a, uint64_t b, unsigned number, unsigned bytes, unsigned a_bytes)
-      : run(run), a(a), b(b), number(number), bytes(bytes), a_bytes(a_bytes) {
+  Product(Run run, Note note, uint64_t a, uint64_t b, unsigned number, unsigned bytes, unsigned a_bytes)
+      : run(run), note(note), a(a), b(b), number(number), bytes(bytes), a_bytes(a_bytes),
+        warpgroup(block.self->linear / kWarpgroup) {
     images = static_cast<unsigned char*>(calloc(kWarpgroup, bytes));
     a_images = a_bytes ? static_cast<unsigned char*>(calloc(kWarpgroup, a_bytes)) : nullptr;
   }
@@ -259,7 +264,8 @@ struct Warpgroup {
     delete dropped;
   }
 };
-inline Warpgroup* const warpgroups = new Warpgroup[kMaxThreads / kWarpgroup];
+// Not `inline`: that would be one variable of all kernels in the process.
+static Warpgroup* const warpgroups = new Warpgroup[kMaxThreads / kWarpgroup];
 
 inline Warpgroup& warpgroup() {
   Warpgroup& own = warpgroups[block.self->linear / kWarpgroup];
@@ -287,24 +293,34 @@ inline Product* product_of(Warpgroup& own, unsigned self, unsigned number, const
 }
 
 // The registers of a product in flight hold no value.
-inline void poison(void* registers, unsigned bytes) { memset(registers, 0xff, bytes); }
+constexpr int kNoValue = 0xff;
+inline void give_result(Product& product, unsigned self) {
+  auto* const d = static_cast<unsigned char*>(product.d[self]);
+  for (unsigned at = 0; at < product.bytes; ++at)
+    if (d[at] != kNoValue) stop(Fault::kInstruction, "has written registers of a wgmma before it waited for it");
+  memcpy(d, product.image(self), product.bytes);
+  product.begun[self].mark(Written::kDone);
+}
 
-inline void begin_product(Product::Run run, void* d, unsigned bytes, uint64_t a, const void* a_registers,
+inline void begin_product(Product::Run run, Product::Note note, void* d, unsigned bytes, uint64_t a, const void* a_registers,
                           unsigned a_bytes, uint64_t b, bool adds) {
   Warpgroup& own = warpgroup();
   const unsigned self = block.self->linear % kWarpgroup, number = own.issued[self]++;
-  if (number == own.begun) own.append(new Product(run, a, b, own.begun++, bytes, a_bytes));
+  if (number == own.begun) own.append(new Product(run, note, a, b, own.begun++, bytes, a_bytes));
   // The others meet in this one, so it is the newest.
   Product& product = *own.newest;
   if (product.run != run || product.a != a || product.b != b)
     stop(Fault::kInstruction, "begins another wgmma than the other threads of its warpgroup");
-  product.d[self] = d, product.adds[self] = adds;
+  product.d[self] = d, product.adds[self] = adds, product.begun[self] = begun;
+  begun = Begun{};
   if (a_bytes) memcpy(product.a_images + self * a_bytes, a_registers, a_bytes);
   Product* const before = product_of(own, self, number, product);
   if (adds && (before == nullptr || before->done))
     memcpy(product.image(self), before == nullptr ? d : before->image(self), bytes);
   if (before != nullptr) before->heir = &product;
-  poison(d, bytes);
+  memset(d, kNoValue, bytes);
+  product.begun[self].mark(Written::kUnderWay);
+  if (product.time != 0 && self % 32 == 0) note(product, self / 32);
   own.meeting.name = "the threads of its warpgroup, at a wgmma";
   own.meeting.expected = kWarpgroup;
   own.meeting.orders_memory = false;
@@ -331,7 +347,8 @@ void wgmma_wait() {
     passed.finish();
     own.taken[self] = passed.number + 1;
     const bool is_used = passed.heir != nullptr && passed.heir->number < own.issued[self];
-    if (!is_used) memcpy(passed.d[self], passed.image(self), passed.bytes);
+    if (!is_used) give_result(passed, self);
+    end_reads(passed.warpgroup, passed.time);
     if (++passed.taken == kWarpgroup) own.drop_oldest();
   }
 }
@@ -347,6 +364,20 @@ struct Wgmma {
     constexpr unsigned P = kPacked<A>;
     const unsigned thread = row / 16 * 32 + row % 8 * 4 + k / P % 4;
     return packed<A>(product.a_images + thread * kABytes, k % P + P * (row / 8 % 2) + 2 * P * (k / (4 * P)));
+  }
+
+  template <bool Trans>
+  static void note_operand(const Product& product, const Descriptor& from, unsigned itemsize, unsigned first, unsigned count) {
+    constexpr unsigned kUnit = 16;
+    const unsigned step = kUnit / itemsize, along_major = Trans ? step : 1, along_k = Trans ? 1 : step;
+    for (unsigned major = first; major < first + count; major += along_major)
+      for (unsigned k = 0; k < K; k += along_k)
+        read_beside(product.warpgroup, product.time, tile_shared + from.address<Trans>(major, k, itemsize), kUnit);
+  }
+  static void note(const Product& product, unsigned warp) {
+    if (product.a_images == nullptr)
+      note_operand<TransA>(product, Descriptor(product.a), A::kBits / 8, 16 * warp, 16);
+    note_operand<TransB>(product, Descriptor(product.b), B::kBits / 8, 0, N);
   }
 
   static void run(Product& product) {
@@ -371,12 +402,12 @@ struct Wgmma {
 template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, int SignA, int SignB>
 void wgmma_ss(void* d, uint64_t a, uint64_t b, int accumulate) {
   using Self = Wgmma<N, K, D, A, B, TransA, TransB, SignA, SignB>;
-  begin_product(&Self::run, d, Self::kBytes, a, nullptr, 0, b, accumulate != 0);
+  begin_product(&Self::run, &Self::note, d, Self::kBytes, a, nullptr, 0, b, accumulate != 0);
 }
 template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, int SignA, int SignB>
 void wgmma_rs(void* d, const void* a, uint64_t b, int accumulate) {
   using Self = Wgmma<N, K, D, A, B, TransA, TransB, SignA, SignB>;
-  begin_product(&Self::run, d, Self::kBytes, 0, a, Self::kABytes, b, accumulate != 0);
+  begin_product(&Self::run, &Self::note, d, Self::kBytes, 0, a, Self::kABytes, b, accumulate != 0);
 }
 
 }  // namespace tile
