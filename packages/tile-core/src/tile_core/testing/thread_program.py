@@ -76,8 +76,9 @@ class ThreadProgram:
 
     def copy(self, target: ir.Var, start: Any, source: ir.Var, first: Any, count: int) -> None:
         """`count` words from `source` at `first` to `target` at `start`."""
-        for step in range(count):
-            self.add(S.BufferStore(target, at(source, first + step), [start + step]))
+        step = tirx.Var("at", "int32")
+        body = S.BufferStore(target, at(source, first + step), [start + step])
+        self.add(S.For(step, E.IntImm("int32", 0), E.IntImm("int32", count), S.ForKind.UNROLLED, body))
 
     def fill_shared(self, target: ir.Var, value: np.ndarray, *then: ir.Expr) -> None:
         """The block copies `value` into shared memory, does `then`, and waits."""

@@ -95,23 +95,20 @@ class Instruction:
 def _pointer(printer: Printer, node: Node, argument: Node, pointer: Pointer, attributes: Attributes) -> Code:
     (load,) = argument.args
     itembits = int(load.ty.dtype.bits)
-    kinds: tuple[Literal["read", "continue"], Literal["write", "begin"]]
-    kinds = ("continue", "begin") if pointer.later else ("read", "write")
-    sizes = zip(kinds, (pointer.reads, pointer.writes), strict=True)
-    accesses = [
-        prefix("&", element(printer, load.source, load.indices, Use(kind, max(1, size(attributes) * 8 // itembits))))
-        for kind, size in sizes
-        if size is not None
-    ]
+    read: Literal["read", "continue"] = "continue" if pointer.later else "read"
+    write: Literal["write", "begin"] = "begin" if pointer.later else "write"
+    sizes = ((read, pointer.reads), (write, pointer.writes))
+    uses = [Use(kind, max(1, size(attributes) * 8 // itembits)) for kind, size in sizes if size is not None]
+    accesses = [prefix("&", element(printer, load.source, load.indices, use)) for use in uses]
     last = accesses[-1]
     if pointer.lazy:
         return Code(f"[&] {{ return {last.text}; }}")
     if accesses[0] == last:
         return last
-    read = accesses[0].text
+    first = accesses[0].text
     if pointer.when is not None:
-        read = f"{printer.expr(node.args[pointer.when]).at(Precedence.EQUALITY)} != 0 ? {read} : nullptr"
-    return Code(f"({read}, {last.text})")
+        first = f"{printer.expr(node.args[pointer.when]).at(Precedence.EQUALITY)} != 0 ? {first} : nullptr"
+    return Code(f"({first}, {last.text})")
 
 
 def address_of(buffer: ir.Var, *index: ir.Expr | int) -> ir.Expr:
