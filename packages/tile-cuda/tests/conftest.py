@@ -15,13 +15,22 @@ CHECKED = {"tile.emulate_check": True}
 Agree = Callable[..., list[np.ndarray]]
 
 
+def aligned(array: np.ndarray) -> np.ndarray:
+    """A copy that begins at a multiple of 256 bytes, as an allocation on a GPU does."""
+    memory = np.empty(array.nbytes + 256, np.uint8)
+    start = -memory.ctypes.data % 256
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 @pytest.fixture
 def agree() -> Agree:
     """Run a kernel in the interpreter and emulated, on copies of the same arrays; what both leave in them."""
 
     def run(func: Any, *arrays: Any, arch: str = "sm_90") -> list[np.ndarray]:
         target = {"kind": "cuda", "arch": arch}
-        left, right = ([np.copy(array) if isinstance(array, np.ndarray) else array for array in arrays] for _ in "12")
+        left, right = ([aligned(array) if isinstance(array, np.ndarray) else array for array in arrays] for _ in "12")
         tl.compile(func, target="interpret")(*left)
         tl.compile(func, target=target, execution="emulate", pass_configs=CHECKED)(*right)
         for one, other in zip(left, right, strict=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tile_core.passes.pipeline import insert_after
 from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
+from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.specialize_warps import SpecializeWarps
@@ -21,7 +22,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
     """The edits for a CUDA target."""
     units = TensorCores(int(str(target.option("arch")).removeprefix("sm_")))
     return (
-        *thread_edits(NATIVE, units),
+        *thread_edits(NATIVE | functions.NATIVE, units),
         insert_after("check_semantics", SpecializeWarps(units), StageResults(units)),
         insert_after("insert_barriers", AssignRoles()),
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tile_core.printer import messages
-from tile_core.printer.language import ExprHandler, Function, Snippet
+from tile_core.printer.language import Snippet
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
-from tile_cuda import exchanges, instructions
+from tile_cuda import exchanges, functions, instructions, words
 from tile_cuda.instructions import asynchronous, tensor_map
 
 WORDS = Words(
@@ -17,7 +16,7 @@ WORDS = Words(
     thread="threadIdx.{axis}",
     barrier="__syncthreads()",
     shared="extern __shared__ __align__(1024) unsigned char tile_shared[];",
-    vectors={16: "uint4", 8: "uint2", 4: "unsigned int", 2: "unsigned short"},
+    vectors={32: "ulonglong4_32a", 16: "uint4", 8: "uint2", 4: "unsigned int", 2: "unsigned short"},
     compare_and_swap="atomicCAS",
     copy_bytes="memcpy",
     fence="__threadfence()",
@@ -45,26 +44,23 @@ __device__ __noinline__ void tile_assertion_failed(const char* text, int number)
     needs=(),
 )
 
-# CUDA C++ Programming Guide, "Integer Intrinsics" and "Mathematical Functions".
-_CALLS: Mapping[str, ExprHandler] = {
-    "tirx.popcount": Function({"uint32": "__popc", "uint64": "__popcll"}),
-    "prim.clz": Function({"uint32": "__clz", "uint64": "__clzll"}),
-    "tirx.exp10": Function({"float32": "exp10f", "float64": "exp10"}),
-}
-
 CUDA = simt_language(
     "CUDA C++",
     WORDS,
-    types={"float16": "__half", "bfloat16": "__nv_bfloat16"},
+    types={"float16": "__half", "bfloat16": "__nv_bfloat16", **words.TYPES},
     literals={"float16": "__half({value}f)", "bfloat16": "__nv_bfloat16({value}f)"},
     snippets={
         **exchanges.SNIPPETS,
+        **functions.SNIPPETS,
+        **words.SNIPPETS,
         messages.FAIL: _ASSERTION_FAILED,
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
         **asynchronous.SNIPPETS,
     },
-    calls={**exchanges.CALLS, **instructions.CALLS, **asynchronous.CALLS, **_CALLS},
+    calls={**exchanges.CALLS, **instructions.CALLS, **asynchronous.CALLS, **functions.CALLS, **words.CALLS},
     descriptor=tensor_map.DESCRIPTOR_WORDS,
+    expressions=words.EXPRESSIONS,
+    vector_calls=words.VECTOR_CALLS,
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fffffff)",
     header=("#include <cuda_bf16.h>", "#include <cuda_fp16.h>"),

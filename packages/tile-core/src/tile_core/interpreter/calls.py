@@ -18,8 +18,10 @@ from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
 from tile_core.interpreter.warps import compile_exchange, is_exchange
+from tile_core.interpreter.words import compile_load, compile_store
 from tile_core.ops.atomic import KINDS
 from tile_core.ops.scalar import CAST, SCALARS
+from tile_core.ops.words import LOAD, STORE
 
 
 def compile_call(call: ir.Call, scope: Scope) -> Evaluator:
@@ -187,6 +189,8 @@ _SPECIAL: dict[str, Callable[[ir.Call, Scope], Evaluator]] = {
     "tile.atomic_load": _atomic_load,
     "tile.atomic_rmw": _atomic_update,
     "tile.atomic_store": _atomic_store,
+    LOAD: compile_load,
+    STORE: compile_store,
     CAST: _cast,
     "tirx.reinterpret": _reinterpret,
     "tirx.tvm_storage_sync": _barrier,

@@ -144,6 +144,8 @@ class _Guard:
             if _is_call(argument, ADDRESS_OF) and isinstance(argument.args[0], ir.TensorLoad):
                 element = argument.args[0]
                 conditions += self._conditions(element.source, element.indices)
+                if last := _last(element, call):
+                    conditions += self._conditions(element.source, last)
                 argument = ir.Call(argument.op, [mutator.default_mutate(element)], ret_ty=argument.ty)
             else:
                 argument = mutator.mutate(argument)
@@ -189,6 +191,12 @@ class _Guard:
             return stmt
         self.count += 1
         return S.IfThenElse(_marked(guards), stmt, None, stmt.span)
+
+
+def _last(element: ir.TensorLoad, call: ir.Call) -> list[ir.Expr]:
+    """The indices of the last element that a call accesses from that of `element` on; none where it is that one."""
+    count = 1 if call.attrs is None or "elements" not in call.attrs else int(call.attrs["elements"])
+    return [] if count == 1 else [*element.indices[:-1], element.indices[-1] + (count - 1)]
 
 
 def _safe_values(body: S.Stmt) -> dict[ir.Var, ir.Expr]:

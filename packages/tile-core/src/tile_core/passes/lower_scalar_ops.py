@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 
+from tile_core.errors.passes import UnsupportedOnTargetError
 from tile_core.ir import visit
+from tile_core.ir.spans import from_tvm
 from tile_core.ops.scalar import ASSOCIATIVE, CAST, SCALARS, expand_call
 from tile_core.passes.base import PassContext
 
@@ -31,9 +33,9 @@ class LowerScalarOps:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        return visit.mutate(func, (ir.Call, self._expand))
+        return visit.mutate(func, (ir.Call, lambda call, mutator: self._expand(call, mutator, context)))
 
-    def _expand(self, call: ir.Call, mutator: Any) -> ir.Expr:
+    def _expand(self, call: ir.Call, mutator: Any, context: PassContext) -> ir.Expr:
         name = str(call.op.name) if isinstance(call.op, ir.Op) else ""
         rewritten = mutator.default_mutate(_balanced(call) if name in ASSOCIATIVE else call)
         if name in self.native or (name not in SCALARS and name != CAST):
@@ -47,6 +49,12 @@ class LowerScalarOps:
                 argument = var
             operands.append(argument)
         expanded = expand_call(rewritten, operands)
+        if expanded is None and name in SCALARS:
+            raise UnsupportedOnTargetError(
+                f"{context.target} has no instruction for {name.removeprefix('tile.')}",
+                remedy="compile for a target that has it, or write the portable form",
+                span=from_tvm(call.span),
+            )
         if expanded is None:
             return rewritten
         result = mutator.mutate(expanded)

@@ -282,7 +282,8 @@ def _is_wide(buffer: Node) -> bool:
 
 
 def _call(printer: Printer, node: Node) -> Code:
-    if getattr(getattr(node.ty, "dtype", None), "lanes", 1) > 1:
+    is_vector = getattr(getattr(node.ty, "dtype", None), "lanes", 1) > 1
+    if is_vector and str(getattr(node.op, "name", "")) not in printer.language.vector_calls:
         raise printer.unprintable(printer.describe(node), node)
     return printer.call(node)
 

@@ -114,6 +114,7 @@ class Language:
     * `expressions`, `statements`: node class to handler; `calls`: operation to handler.
     * `snippets`: definitions that handlers ask for; a snippet has the name of the function that it defines.
     * `helpers`: those that handlers of `expressions` use, so that no variable takes their names.
+    * `vector_calls`: the operations whose result may be a vector.
     * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
     * `element`: prints an element of a buffer in place of `name[offset]`; `place`: the address of an element for an
       operation that accounts for its accesses itself, in place of `&name[offset]`.
@@ -140,6 +141,7 @@ class Language:
     descriptor: tuple[str, str] | None = None
     snippets: Mapping[str, Snippet] = field(default_factory=dict)
     helpers: tuple[Helper, ...] = ()
+    vector_calls: frozenset[str] = frozenset()
     header: tuple[str, ...] = ()
     function: str = "void {name}({parameters})"
     inline: str = "static inline"

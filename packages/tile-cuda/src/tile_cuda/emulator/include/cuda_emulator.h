@@ -4,6 +4,7 @@
 
 #include "cuda_async.h"
 #include "cuda_matrix.h"
+#include "cuda_math.h"
 #include "tile_qualifiers.h"
 
 #define __launch_bounds__(...)
@@ -19,9 +20,14 @@
 struct alignas(8) uint2 {
   unsigned x, y;
 };
+struct alignas(32) ulonglong4_32a {
+  unsigned long long x, y, z, w;
+};
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 using __half = tile::Half;
 using __nv_bfloat16 = tile::BFloat16;
 
@@ -102,10 +108,6 @@ T atomicAdd(T* address, T value) {
   return old;
 }
 
-inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
-inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
-inline int __clz(unsigned bits) { return bits == 0 ? 32 : __builtin_clz(bits); }
-inline int __clzll(unsigned long long bits) { return bits == 0 ? 64 : __builtin_clzll(bits); }
 inline float __int_as_float(int bits) {
   float value;
   memcpy(&value, &bits, 4);
