@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tvm import tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
 
 from tile_core.testing.matrices import assert_same, from_registers, product, random, to_registers
 from tile_core.testing.thread_program import ThreadProgram
-from tile_cuda.instructions import address_of, mma, shapes
+from tile_cuda.instructions import address_of, hold, mma, round_tf32, shapes
 from tile_cuda.instructions.shapes import MatrixInstruction
 
 ALL = [instruction for instruction in shapes.TABLE if instruction.family == "mma"]
@@ -45,9 +48,40 @@ def test_results(types: tuple[str, str, str], emulate: Callable[..., None]) -> N
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("capability", [75, 80, 89, 90])
+@pytest.mark.parametrize("capability", [75, 80, 89, 90, 120])
 def test_the_printed_form_compiles(capability: int, assemble: Callable[..., str]) -> None:
     chosen = [i for i in ALL if i.first == capability]
-    report = assemble(f"sm_{capability}", *(program(i, False)[0] for i in chosen))
+    report = assemble(f"sm_{capability}{'a' * (capability >= 90)}", *(program(i, False)[0] for i in chosen))
     assert "warning" not in report
     assert report.count("0 bytes spill stores, 0 bytes spill loads") == len(chosen)
+
+
+def rounding() -> tuple[ThreadProgram, np.ndarray, np.ndarray]:
+    """Every lane rounds one value."""
+    low = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2FFF, 0x3000], np.uint32)
+    high = np.array([0x3F800000, 0x80000000, 0x7F7FE000, 0xC2F00000], np.uint32)
+    values = (high[:, None] | low).reshape(-1)
+    values[-3:] = (0x7F800000, 0xFF800000, 0x7FC01234)
+    made = ThreadProgram(32)
+    source, out = made.parameter(values), np.zeros(32, np.uint32)
+    value = tirx.reinterpret("float32", tirx.BufferLoad(source, [made.thread]))
+    rounded = tirx.reinterpret("uint32", round_tf32(value))
+    made.add(S.BufferStore(made.parameter(out), rounded, [made.thread]))
+    return made, out, values
+
+
+@pytest.mark.emulate
+def test_rounding_to_tf32(emulate: Callable[..., None]) -> None:
+    made, out, values = rounding()
+    emulate(made)
+    halves_away = (values.astype(np.uint64) + 0x1000 & ~np.uint64(0x1FFF)).astype(np.uint32)
+    expected = np.where(values >> 23 & 0xFF == 0xFF, values, halves_away)
+    np.testing.assert_array_equal(out, expected)
+    assert out[2] == 0x3F800000 and out[3] == 0x3F802000
+
+
+@pytest.mark.compile
+def test_rounding_and_holding_compile(assemble: Callable[..., str]) -> None:
+    made, _out, _values = rounding()
+    made.add(hold(E.FloatImm("float32", 1.0)))
+    assert "warning" not in assemble("sm_80", made)

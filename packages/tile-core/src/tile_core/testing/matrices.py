@@ -16,11 +16,14 @@ NUMPY = {
     "bfloat16": ml_dtypes.bfloat16,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
     "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float6_e3m2fn": ml_dtypes.float6_e3m2fn,
+    "float6_e2m3fn": ml_dtypes.float6_e2m3fn,
+    "float4_e2m1fn": ml_dtypes.float4_e2m1fn,
     "int32": np.int32,
     "int8": np.int8,
     "uint8": np.uint8,
 }
-"""dtype to numpy's; two elements of four bits are a byte."""
+"""dtype to numpy's; two integers of four bits are a byte."""
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 
 
@@ -49,7 +52,7 @@ def random(shape: tuple[int, int], dtype: str, rng: np.random.Generator, special
         info = np.iinfo(kind)
         return rng.integers(max(info.min, -1000), min(info.max, 1000) + 1, shape).astype(kind)
     values = rng.integers(-6, 7, shape).astype(np.float64) / 2
-    if special:
+    if special and not np.dtype(kind).name.startswith(("float6", "float4")):
         for value in SPECIAL:
             values[rng.integers(shape[0]), rng.integers(shape[1])] = value
     return values.astype(kind)
@@ -69,6 +72,8 @@ def to_registers(matrix: np.ndarray, layout: Layout, dtype: str) -> np.ndarray:
     if dtype in ("int4", "uint4"):
         nibbles = out.astype(np.uint8) & 15
         out = (nibbles[:, ::2] | nibbles[:, 1::2] << 4).astype(np.uint8)
+    if dtype == "float4_e2m1fn":
+        out = out.view(np.uint8) << 2
     return out.view(np.uint32)
 
 

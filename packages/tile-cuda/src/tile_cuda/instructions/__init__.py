@@ -15,18 +15,20 @@ from types import MappingProxyType
 from tile_core.printer.language import ExprHandler
 from tile_cuda.instructions.base import Instruction, address_of
 from tile_cuda.instructions.ldmatrix import LDMATRIX, STMATRIX, ldmatrix, stmatrix
-from tile_cuda.instructions.mma import MMA, mma
+from tile_cuda.instructions.mma import MMA, ROUND_TF32, mma, round_tf32
 from tile_cuda.instructions.shapes import TABLE, FragmentLayout, MatrixInstruction, find, instructions
 from tile_cuda.instructions.wgmma import (
     ADVANCE,
     COMMIT,
     DESCRIPTOR,
     FENCE,
+    HOLD,
     PIN,
     WAIT,
     WGMMA,
     WGMMA_RS,
     descriptor_advance,
+    hold,
     pin,
     smem_descriptor,
     wgmma,
@@ -45,10 +47,12 @@ __all__ = [
     "address_of",
     "descriptor_advance",
     "find",
+    "hold",
     "instructions",
     "ldmatrix",
     "mma",
     "pin",
+    "round_tf32",
     "smem_descriptor",
     "stmatrix",
     "wgmma",
@@ -58,6 +62,6 @@ __all__ = [
     "wgmma_wait",
 ]
 
-_ALL = (MMA, LDMATRIX, STMATRIX, WGMMA, WGMMA_RS, FENCE, COMMIT, WAIT, PIN, DESCRIPTOR, ADVANCE)
+_ALL = (MMA, LDMATRIX, STMATRIX, WGMMA, WGMMA_RS, FENCE, COMMIT, WAIT, PIN, HOLD, ROUND_TF32, DESCRIPTOR, ADVANCE)
 CALLS: Mapping[str, ExprHandler] = MappingProxyType({instruction.op: instruction.forms for instruction in _ALL})
 """How each is printed, for the device and for the host."""

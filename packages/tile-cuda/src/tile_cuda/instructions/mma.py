@@ -8,7 +8,7 @@ from tile_cuda.instructions import shapes
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, Size, numbers
 from tile_cuda.instructions.shapes import BITS, FragmentLayout, MatrixInstruction
 
-__all__ = ["MMA", "mma"]
+__all__ = ["MMA", "ROUND_TF32", "mma", "round_tf32"]
 
 HOST_TYPES = {name: name.upper() for name in BITS}
 """PTX's name of a type to the type of `cuda_matrix.h`."""
@@ -54,6 +54,7 @@ def _device(attributes: Attributes) -> Function:
     name = f"tile_mma_{instruction.name}"
     shape = f"m{instruction.m}n{instruction.n}k{instruction.k}"
     operands = f"{{{numbers(0, d)}}}, {{{numbers(d, a)}}}, {{{numbers(d + a, b)}}}, {{{numbers(0, d)}}}"
+    kind = "kind::f8f6f4." if instruction.narrow else ""
     text = f"""
 {INLINE} void {name}(void* d, const void* a, const void* b) {{
   {d_word} z[{d}];
@@ -61,7 +62,7 @@ def _device(attributes: Attributes) -> Function:
   memcpy(z, d, sizeof(z));
   memcpy(x, a, sizeof(x));
   memcpy(y, b, sizeof(y));
-  asm volatile("mma.sync.aligned.{shape}.row.col.{".".join([*types, types[0]])} {operands};"
+  asm volatile("mma.sync.aligned.{shape}.row.col.{kind}{".".join([*types, types[0]])} {operands};"
                : {outputs}
                : {inputs});
   memcpy(d, z, sizeof(z));
@@ -99,3 +100,27 @@ def mma(d: ir.Expr, a: ir.Expr, b: ir.Expr, *, instruction: MatrixInstruction) -
     A is read by rows, B by columns; the lane's elements of each lie one after another.
     """
     return MMA((d, a, b), attributes_of(instruction))
+
+
+_ROUND = f"""
+{INLINE} float tile_round_tf32(float value) {{
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+}}
+"""
+ROUND_TF32 = Instruction(
+    "cuda.round_tf32",
+    lambda _attributes: Function("tile_round_tf32", _ROUND),
+    lambda _attributes: "tile::round_tf32",
+    {},
+    pure=True,
+)
+
+
+def round_tf32(value: ir.Expr) -> ir.Call:
+    """The float32 `value` with 10 bits of mantissa, to nearest, halves away from zero; sm_80.
+
+    Instructions on tfloat32 cut off the bits that are dropped here.
+    """
+    return ROUND_TF32((value,), dtype="float32")

@@ -32,6 +32,9 @@ PTX_TYPES = {
     "float8_e4m3": "e4m3",
     "float8_e4m3fn": "e4m3",
     "float8_e5m2": "e5m2",
+    "float6_e3m2fn": "e3m2",
+    "float6_e2m3fn": "e2m3",
+    "float4_e2m1fn": "e2m1",
     "int32": "s32",
     "int8": "s8",
     "uint8": "u8",
@@ -47,13 +50,16 @@ BITS = {
     "bf16": 16,
     "e4m3": 8,
     "e5m2": 8,
+    "e3m2": 8,
+    "e2m3": 8,
+    "e2m1": 8,
     "s32": 32,
     "s8": 8,
     "u8": 8,
     "s4": 4,
     "u4": 4,
 }
-"""PTX's name of a type to the bits that an element takes."""
+"""PTX's name of a type to the bits that an element takes among operands: six and four bits of a float take a byte."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,8 @@ class MatrixInstruction:
 
     `d`, `a` and `b` are dtypes. `first` and `last` are the compute capabilities, as `80` for `sm_80`, between which it
     exists; `last` is 0 where it goes on. `b_layout` is `None` for wgmma, whose B is in shared memory; its A is in
-    registers as `a_layout` says or in shared memory.
+    registers as `a_layout` says or in shared memory. With `narrow`, floats of 8, 6 and 4 bits are mixed: one of 6 bits
+    lies in the low bits of its byte, one of 4 bits in bits 2 to 5 (PTX ISA, "mma", `.kind::f8f6f4`).
     """
 
     family: Family
@@ -192,6 +199,7 @@ class MatrixInstruction:
     b: str
     first: int
     last: int = 0
+    narrow: bool = False
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -233,35 +241,36 @@ _E4M3, _E5M2 = "float8_e4m3fn", "float8_e5m2"
 _BYTES = tuple(product(("int8", "uint8"), repeat=2))
 _NIBBLES = tuple(product(("int4", "uint4"), repeat=2))
 _FP8 = tuple(product((_E4M3, _E5M2), repeat=2))
+_NARROW = tuple(product((_E4M3, _E5M2, "float6_e3m2fn", "float6_e2m3fn", "float4_e2m1fn"), repeat=2))
 _ALL_N = tuple(range(8, 257, 8))
 # PTX ISA, "wgmma.mma_async: Shape": for integers 8, 24 and the multiples of 16.
 _INTEGER_N = tuple(n for n in _ALL_N if n in (8, 24) or n % 16 == 0)
 
 
-def _mma() -> Iterator[MatrixInstruction]:
-    def of(shape: tuple[int, int, int], d: str, a: str, b: str, first: int, last: int = 0) -> MatrixInstruction:
-        return MatrixInstruction("mma", *shape, d, a, b, first, last)
+_F16, _BF16, _TF32, _F64 = ((name, name) for name in ("float16", "bfloat16", "tfloat32", "float64"))
+# First capability, m, dtypes of D, of A and B, and k. PTX ISA, "mma", with its "Target ISA notes".
+_MMA_KINDS: tuple[tuple[int, int, tuple[str, ...], tuple[tuple[str, str], ...], tuple[int, ...]], ...] = (
+    (80, 16, ("float32", "float16"), (_F16,), (16,)),
+    (75, 16, ("float32", "float16"), (_F16,), (8,)),
+    (80, 16, ("float32",), (_BF16,), (16, 8)),
+    (80, 16, ("float32",), (_TF32,), (8, 4)),
+    (90, 16, ("float64",), (_F64,), (16, 8, 4)),
+    (80, 8, ("float64",), (_F64,), (4,)),
+    (80, 16, ("int32",), _BYTES, (32, 16)),
+    (75, 8, ("int32",), _BYTES, (16,)),
+    (80, 16, ("int32",), _NIBBLES, (64, 32)),
+    (75, 8, ("int32",), _NIBBLES, (32,)),
+    (89, 16, ("float32",), _FP8, (32,)),
+    (120, 16, ("float32",), tuple(pair for pair in _NARROW if pair not in _FP8), (32,)),
+    (120, 16, ("float16",), _NARROW, (32,)),
+)
+_FIRST_NARROW = 120
 
-    for d in ("float32", "float16"):
-        yield of((16, 8, 16), d, "float16", "float16", 80)
-        yield of((16, 8, 8), d, "float16", "float16", 75)
-    for k in (16, 8):
-        yield of((16, 8, k), "float32", "bfloat16", "bfloat16", 80)
-    for k in (8, 4):
-        yield of((16, 8, k), "float32", "tfloat32", "tfloat32", 80)
-    for k in (16, 8, 4):
-        yield of((16, 8, k), "float64", "float64", "float64", 90)
-    yield of((8, 8, 4), "float64", "float64", "float64", 80)
-    for a, b in _BYTES:
-        for k in (32, 16):
-            yield of((16, 8, k), "int32", a, b, 80)
-        yield of((8, 8, 16), "int32", a, b, 75)
-    for a, b in _NIBBLES:
-        for k in (64, 32):
-            yield of((16, 8, k), "int32", a, b, 80)
-        yield of((8, 8, 32), "int32", a, b, 75)
-    for a, b in _FP8:
-        yield of((16, 8, 32), "float32", a, b, 89)
+
+def _mma() -> Iterator[MatrixInstruction]:
+    for first, m, ds, pairs, ks in _MMA_KINDS:
+        for (a, b), d, k in product(pairs, ds, ks):
+            yield MatrixInstruction("mma", m, 8, k, d, a, b, first, narrow=first == _FIRST_NARROW)
 
 
 def _wgmma() -> Iterator[MatrixInstruction]:

@@ -17,6 +17,7 @@ from tile_cuda.instructions.shapes import MatrixInstruction
 
 __all__ = [
     "descriptor_advance",
+    "hold",
     "pin",
     "smem_descriptor",
     "wgmma",
@@ -235,6 +236,23 @@ def pin(registers: ir.Expr, *, count: int, dtype: str = "float32") -> ir.Call:
     """Keep the uses of `count` elements of `dtype` at `registers` below this point: after a `wgmma_wait`."""
     bits = {"float32": 32, "int32": 32, "float16": 16}[dtype]
     return PIN((registers,), {"words": count * bits // 32, "is_float": int(dtype == "float32")})
+
+
+_HOLD = f"""
+{INLINE} void tile_hold(float value) {{
+  asm volatile("{{\\n.reg .pred p;\\nsetp.lt.f32 p, %0, 0f00000000;\\n@p nanosleep.u32 0;\\n}}" :: "f"(value));
+}}
+"""
+HOLD = Instruction("cuda.hold", lambda _attributes: Function("tile_hold", _HOLD), lambda _attributes: "tile::hold", {})
+
+
+def hold(value: ir.Expr) -> ir.Call:
+    """Keep what computes the float32 `value`, which is never negative, above this point, and waits below it.
+
+    ptxas moves a `wgmma_wait` up across arithmetic that no register ties to it, and with it the overlap of the two is
+    gone. A predicated instruction that depends on `value` is what holds it in place.
+    """
+    return HOLD((value,))
 
 
 # -- descriptors ------------------------------------------------------------------------------------------------------

@@ -39,6 +39,11 @@ struct TF32 {
   static constexpr unsigned kBits = 32;
   static float value(uint32_t bits) { return F32::value(bits & 0xffffe000u); }
 };
+// To nearest, halves away from zero; NaN and infinities as they are.
+inline float round_tf32(float value) {
+  const uint32_t bits = F32::bits(value);
+  return (bits & 0x7f800000u) == 0x7f800000u ? value : F32::value((bits + 0x1000u) & 0xffffe000u);
+}
 template <int E, int M>
 struct Narrow {
   using Bits = uint16_t;
@@ -68,6 +73,23 @@ struct E4M3 {
     return bits & 0x80 ? -found : found;
   }
 };
+// A float of less than 8 bits without infinity and NaN, whose lowest bit is bit `Low` of a byte.
+template <int E, int M, int Low>
+struct Tiny {
+  using Bits = uint8_t;
+  using Value = float;
+  static constexpr unsigned kBits = 8;
+  static float value(uint8_t bits) {
+    const unsigned code = bits >> Low, exponent = code >> M & ((1u << E) - 1), mantissa = code & ((1u << M) - 1);
+    constexpr int bias = (1 << (E - 1)) - 1;
+    const float found = ldexpf(static_cast<float>(exponent ? mantissa + (1u << M) : mantissa),
+                               static_cast<int>(exponent ? exponent : 1) - bias - M);
+    return code >> (E + M) & 1 ? -found : found;
+  }
+};
+using E3M2 = Tiny<3, 2, 0>;
+using E2M3 = Tiny<2, 3, 0>;
+using E2M1 = Tiny<2, 1, 2>;
 template <typename T>
 struct Integer {
   using Bits = T;
@@ -353,6 +375,7 @@ void wgmma_wait() {
   }
 }
 inline void pin(const void*) {}
+inline void hold(float) {}
 
 template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, int SignA, int SignB>
 struct Wgmma {
