@@ -19,7 +19,7 @@ import tile_core.language as T
 LOG2_E = 1.4426950408889634
 
 
-def attention(
+def attention(  # noqa: C901 - one kernel, all of whose branches but one are decided while it is traced
     batch: int,
     heads: int,
     sequence: int,
@@ -56,18 +56,21 @@ def attention(
             row_scale = T.alloc_fragment((bm,), T.float32)
             row_sum = T.alloc_fragment((bm,), T.float32)
             total = T.alloc_fragment((bm,), T.float32)
-            T.copy(Q[bz, bx * bm : (bx + 1) * bm, by, :], Q_shared)
+            # The last rows see the most keys: blocks begin with them, so that no long one is left for the end.
+            row = (T.ceildiv(sequence, bm) - 1 - bx) * bm if causal else bx * bm
+            steps = T.min(T.ceildiv(row + bm, bn), T.ceildiv(sequence, bn)) if causal else T.ceildiv(sequence, bn)
+            T.copy(Q[bz, row : row + bm, by, :], Q_shared)
             T.clear(result)
             T.clear(total)
             T.fill(row_max, -T.infinity(T.float32))
-            steps = T.min(T.ceildiv((bx + 1) * bm, bn), T.ceildiv(sequence, bn)) if causal else T.ceildiv(sequence, bn)
             for step in T.Pipelined(steps, num_stages=num_stages):
                 T.copy(K[bz, step * bn : (step + 1) * bn, by // groups, :], K_shared)
                 T.gemm(Q_shared, K_shared, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 if causal:
-                    for i, j in T.Parallel(bm, bn):
-                        visible = (bx * bm + i >= step * bn + j) and (step * bn + j < sequence)
-                        scores[i, j] = T.if_then_else(visible, scores[i, j], -T.infinity(T.float32))
+                    if (step + 1) * bn > row:
+                        for i, j in T.Parallel(bm, bn):
+                            visible = (row + i >= step * bn + j) and (step * bn + j < sequence)
+                            scores[i, j] = T.if_then_else(visible, scores[i, j], -T.infinity(T.float32))
                 elif sequence % bn:
                     for i, j in T.Parallel(bm, bn):
                         scores[i, j] = T.if_then_else(step * bn + j < sequence, scores[i, j], -T.infinity(T.float32))
@@ -87,7 +90,7 @@ def attention(
                 T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(bm, dim):
                 result[i, j] = result[i, j] / total[i]
-            T.copy(result, Out[bz, bx * bm : (bx + 1) * bm, by, :])
+            T.copy(result, Out[bz, row : row + bm, by, :])
 
     return kernel
 

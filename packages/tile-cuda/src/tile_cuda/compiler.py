@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,15 @@ from tile_cuda.target import capabilities, compiled_architecture
 if TYPE_CHECKING:
     from tvm import tirx
 
+    from tile_core.device import SplitProgram
     from tile_core.jit.artifact import CompileRequest
+    from tile_core.printer import PrintedFunction
 
 
 DEVICE_CUDA = 2
 """The DLPack number of CUDA devices."""
+ALTERNATIVES = "specialized_warps"
+"""The fact of the report that says that launches have alternatives, which share nothing and are compiled apart."""
 
 
 def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
@@ -60,9 +65,25 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
         }
         for kernel, function in zip(split.kernels, printed, strict=True)
     ]
-    cubin = compile_cubin(source, compiled_architecture(request.target), symbol, request.compile_flags)
+    units = [[function] for function in printed] if report.get(ALTERNATIVES) else [printed]
+    cubins, host = _compiled(units, split, symbol, request)
+    for described, number in zip(kernels, range(len(kernels)), strict=True):
+        described["file"] = CUBIN.format(number if report.get(ALTERNATIVES) else 0)
     return Artifact(
-        files={CUBIN: cubin, HOST_OBJECT: host_object(split, DEVICE_CUDA)},
+        files={**{CUBIN.format(number): cubin for number, cubin in enumerate(cubins)}, HOST_OBJECT: host},
         kernel_source=source,
         report={**report, "symbol": symbol, "kernels": kernels},
     )
+
+
+def _compiled(
+    units: list[list[PrintedFunction]], split: SplitProgram, symbol: str, request: CompileRequest
+) -> tuple[list[bytes], bytes]:
+    """The cubin of each unit and the host's object, made side by side: the compilers hold no lock of Python's."""
+    arch = compiled_architecture(request.target)
+    with ThreadPoolExecutor(max_workers=len(units)) as pool:
+        cubins = [
+            pool.submit(compile_cubin, source_of(functions), arch, symbol, request.compile_flags) for functions in units
+        ]
+        host = host_object(split, DEVICE_CUDA)
+        return [cubin.result() for cubin in cubins], host

@@ -25,7 +25,8 @@ from tile_cuda.instructions.tensor_map import explain_words
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
 
-CUBIN = "kernel.cubin"
+CUBIN = "kernel_{}.cubin"
+"""The name of a file of kernels, by number."""
 _DEVICES = 64
 _STATIC_SHARED_LIMIT = 48 * 1024
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -142,16 +143,18 @@ class _Module:
 
     def _load_on(self, device: int) -> int:
         """Load the module into the primary context of `device`; a status of the driver."""
-        driver, context, module = self._driver, ctypes.c_void_p(), ctypes.c_void_p()
-        cubin = self._artifact.files[CUBIN]
+        driver, context = self._driver, ctypes.c_void_p()
         status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
         status = status or driver.cuCtxPushCurrent_v2(context)
         if status:
             return int(status)
-        status = driver.cuModuleLoadData(ctypes.byref(module), cubin)
+        modules = {}
+        for file in sorted({described["file"] for described in self._artifact.report["kernels"]}):
+            modules[file] = ctypes.c_void_p()
+            status = status or driver.cuModuleLoadData(ctypes.byref(modules[file]), self._artifact.files[file])
         kernels = (_Kernel * len(self._artifact.report["kernels"]))()
         for kernel, described in zip(kernels, self._artifact.report["kernels"], strict=True):
-            status = status or self._get_function(module, kernel, described)
+            status = status or self._get_function(modules[described["file"]], kernel, described)
         driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
         if not status:
             self._kernels.append(kernels)

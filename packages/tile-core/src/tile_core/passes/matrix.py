@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tile_core.passes.thread_scope import ThreadScope
 
 MATRIX = "tile.matrix"
+SETTLE = "tile.settle"
+"""Attribute with an empty body: whatever instructions still write to the fragment that is its node is waited for."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class MatrixUnits(Protocol):
 
         Fragments among the operands are whole tiles.
         """
+        ...
+
+    def settle(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
+        """Wait for every product in flight, after which `fragment` holds its result."""
         ...
 
 
@@ -110,6 +116,11 @@ def _mark(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
     if op_name(stmt) != "tile.gemm":
         return stmt
     return S.AttrStmt(stmt.value, MATRIX, tirx.IntImm("int32", 1), stmt, stmt.span)
+
+
+def is_settle(stmt: S.Stmt) -> bool:
+    """Whether products in flight are waited for here."""
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == SETTLE
 
 
 def is_matrix(stmt: S.Stmt) -> bool:

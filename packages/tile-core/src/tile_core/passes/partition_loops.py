@@ -27,7 +27,7 @@ from tile_core.passes.accesses import uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
-from tile_core.passes.matrix import MatrixUnits, Multiplier, is_matrix
+from tile_core.passes.matrix import MatrixUnits, Multiplier, is_matrix, is_settle
 from tile_core.passes.nests import (
     direct_reduction,
     is_foreign,
@@ -41,7 +41,7 @@ from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_nests import emit_nest
 from tile_core.passes.thread_reducers import reducer_statement
 from tile_core.passes.thread_reductions import emit_reduction
-from tile_core.passes.thread_scope import ThreadScope, int32, phase
+from tile_core.passes.thread_scope import ALIGNED, ThreadScope, int32, phase
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,9 @@ def _partition(
         thread_vars=launch.thread_vars,
         tiles=context.state.setdefault(TILES, {}),
         asynchronous=frozenset(asynchronous(launch.body)),
+        known_aligned=frozenset(
+            attr.node for attr in visit.collect(launch.body, S.AttrStmt) if attr.attr_key == ALIGNED
+        ),
     )
     multiplier = Multiplier(units, scope.block, context.capabilities)
     body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(launch)).stmt(launch.body)
@@ -124,6 +127,8 @@ class _Block:
             return stmt
         if is_matrix(stmt):
             return self._matrix(stmt)
+        if is_settle(stmt):
+            return self._settle(stmt)
         if isinstance(stmt, S.AllocBuffer):
             return self._scope.allocate(stmt)
         if isinstance(stmt, S.DeclBuffer):
@@ -146,6 +151,12 @@ class _Block:
             return self.stmt(stmt.body)
         self._scope.tiles.update(product.tiles)
         return product.emit(self._scope)
+
+    def _settle(self, stmt: S.AttrStmt) -> S.Stmt:
+        units = self._multiplier.units
+        if units is None or stmt.node not in self._scope.registers:
+            return visit.sequence([])
+        return units.settle(stmt.node, self._scope)
 
     def _leaf(self, stmt: S.BufferStore | S.Evaluate) -> S.Stmt:
         rewritten = self._scope.rewrite(stmt, {}, 0)

@@ -17,6 +17,8 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import Placement, Plan
 
+ALIGNED = "tile.aligned"
+"""Attribute with an empty body: the tensor that is its node starts at a multiple of the vector width."""
 PHASE = "tile.phase"
 """Attribute around statements between which no barrier is needed: one piece of parallel work."""
 
@@ -73,7 +75,8 @@ class ThreadScope:
     """One launch: `thread` is the linear thread index, `block` the number of threads.
 
     `tiles`: shared tiles that matrix instructions read, and how they lie in memory; `asynchronous`: shared tiles whose
-    readers and writers wait for each other by barriers of their own.
+    readers and writers wait for each other by barriers of their own; `known_aligned`: tensors whose start the host has
+    found to be aligned for vectors.
     """
 
     plan: Plan
@@ -88,6 +91,7 @@ class ThreadScope:
     workspaces: list[ir.Var] = field(default_factory=list)
     tiles: dict[ir.Var, SwizzledTile] = field(default_factory=dict)
     asynchronous: frozenset[ir.Var] = frozenset()
+    known_aligned: frozenset[ir.Var] = frozenset()
 
     def allocate(self, alloc: S.AllocBuffer) -> S.Stmt:
         """The allocation of a tile where the plan wants it."""
@@ -113,7 +117,7 @@ class ThreadScope:
 
     def alignment_flag(self, buffer: ir.Var) -> ir.Expr | None:
         """The name that says whether a tensor's start is aligned for vectors; `None` for memory that always is."""
-        if regions.scope(buffer) != regions.GLOBAL:
+        if regions.scope(buffer) != regions.GLOBAL or buffer in self.known_aligned:
             return None
         if buffer not in self.aligned:
             self.aligned[buffer] = tirx.Var(f"{buffer.name}_is_aligned", "bool")

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import ir
+from tvm.tirx import stmt as S
+
 from tile_core.ops.base import OpCall
 from tile_core.passes.matrix import MatrixProduct
+from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.mma import warp_product
-from tile_cuda.matrix.wgmma import warpgroup_product
+from tile_cuda.matrix.wgmma import settled, warpgroup_product
 
 WARPGROUP_PRODUCTS = 90
 
@@ -26,3 +30,7 @@ class TensorCores:
             if found is not None:
                 return found
         return warp_product(call, threads, self.capability)
+
+    def settle(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
+        """See `tile_core.passes.matrix.MatrixUnits`: only warpgroup products are ever in flight."""
+        return settled(fragment, scope)

@@ -40,6 +40,8 @@ ROWS = 64
 MOST_COLUMNS = 256
 DEPTH_BYTES = 32
 FULL_ROW, FULL_COLUMN = 1, 2
+IN_FLIGHT = "in_flight"
+"""Attribute of a `tile.gemm` that is not waited for but by the next one, or by `settled`."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,11 @@ class _Issue:
         issue.append(self._do(wgmma_fence()))
         repeats, steps = range(self._m // (ROWS * product.down)), range(self._k // self._depth)
         issue += [self._do(self._instruction(a_start, b_start, repeat, step)) for repeat in repeats for step in steps]
-        issue += [self._do(wgmma_commit()), self._do(wgmma_wait(0)), self._do(self._pinned())]
+        issue.append(self._do(wgmma_commit()))
+        if product.call.attrs.get(IN_FLIGHT):
+            issue.append(self._do(wgmma_wait(1)))
+        else:
+            issue.append(settled(product.call.region("c").source, self._scope))
         return visit.sequence([*self._fence(), phase(visit.sequence(issue, self._span))], self._span)
 
     @property
@@ -206,12 +212,16 @@ class _Issue:
         fixed = regions.constant(clear)
         return E.Select(clear, int32(0), int32(1)) if fixed is None else int32(int(not fixed))
 
-    def _pinned(self) -> ir.Expr:
-        placement = self._scope.registers[self._product.call.region("c").source].placement
-        return pin(self._address(self._c, 0), count=placement.mapping.registers, dtype=self._accumulator)
-
     def _address(self, array: ir.Var, register: int) -> ir.Expr:
         return tirx.address_of(tirx.BufferLoad(array, [int32(register)]))
 
     def _do(self, call: ir.Expr) -> S.Stmt:
         return S.Evaluate(call, self._span)
+
+
+def settled(fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
+    """Wait for all products of this thread's warpgroup; no register of `fragment` is read before."""
+    held = scope.registers[fragment]
+    first = tirx.address_of(tirx.BufferLoad(held.array, [int32(0)]))
+    held_until_here = pin(first, count=held.placement.mapping.registers, dtype=str(held.array.dtype))
+    return visit.sequence([S.Evaluate(wgmma_wait(0)), S.Evaluate(held_until_here)])
