@@ -238,10 +238,14 @@ class MatrixInstruction:
 
 
 _E4M3, _E5M2 = "float8_e4m3fn", "float8_e5m2"
-_BYTES = tuple(product(("int8", "uint8"), repeat=2))
-_NIBBLES = tuple(product(("int4", "uint4"), repeat=2))
-_FP8 = tuple(product((_E4M3, _E5M2), repeat=2))
-_NARROW = tuple(product((_E4M3, _E5M2, "float6_e3m2fn", "float6_e2m3fn", "float4_e2m1fn"), repeat=2))
+
+
+def _pairs(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((a, b) for a in names for b in names)
+
+
+_BYTES, _NIBBLES, _FP8 = _pairs("int8", "uint8"), _pairs("int4", "uint4"), _pairs(_E4M3, _E5M2)
+_NARROW = _pairs(_E4M3, _E5M2, "float6_e3m2fn", "float6_e2m3fn", "float4_e2m1fn")
 _ALL_N = tuple(range(8, 257, 8))
 # PTX ISA, "wgmma.mma_async: Shape": for integers 8, 24 and the multiples of 16.
 _INTEGER_N = tuple(n for n in _ALL_N if n in (8, 24) or n % 16 == 0)
