@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import torch
 
+import tile_core as tl
 import tile_core.language as portable
 import tile_cuda.language as T
-from tile_core.errors import DialectNameError, DialectNameUnimplementedError, KernelKeywordError
+from tile_core.errors import (
+    DialectNameError,
+    DialectNameUnimplementedError,
+    EmulatorCompilerError,
+    KernelKeywordError,
+    UnprintableError,
+)
 from tile_cuda.language.unimplemented import UNIMPLEMENTED
 
 
@@ -55,3 +64,35 @@ def test_importing_it_imports_nothing_heavy() -> None:
     program = 'import sys, tile_cuda.language; print(sorted({"tvm", "tvm_ffi", "torch", "numpy"} & set(sys.modules)))'
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def with_prelude(prelude: str) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=8, prelude=prelude):
+            tx = T.get_thread_binding(0)
+            A[tx] = tx
+
+    return tl.compile(kernel, target="cuda", execution="emulate")
+
+
+@pytest.mark.emulate
+def test_the_prelude_is_compiled_in_front_of_the_kernel() -> None:
+    kernel = with_prelude("inline int twice(int x) { return 2 * x; }")
+    source = kernel.get_kernel_source()
+    assert source.index("int twice(int x)") < source.index("kernel_kernel")
+    a = torch.full((8,), -1, dtype=torch.int32)
+    kernel(a)
+    assert a.tolist() == list(range(8))
+    with pytest.raises(EmulatorCompilerError, match="nonsense"):
+        with_prelude("nonsense")
+
+
+def test_clusters_are_refused_and_not_left_out() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32")):
+        with T.Kernel(2, threads=8, cluster_dims=2) as bx:
+            A[bx] = 1
+
+    with pytest.raises(UnprintableError, match=r"cluster_dims=\(2, 1, 1\)"):
+        tl.compile(kernel, target="cuda", execution="emulate")

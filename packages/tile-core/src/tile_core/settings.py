@@ -146,7 +146,10 @@ class Setting(Generic[T]):
     def check(self, value: object) -> None:
         """Refuse an override of the wrong type or range."""
         if not self.kind.valid(value):
-            raise SettingError(f"the override {self.name} = {value!r} is not accepted: it must be {self.kind.accepted}")
+            raise SettingError(
+                f"the override {self.name} = {value!r} is not accepted: it must be {self.kind.accepted}",
+                remedy="`tile env` prints every setting with what it accepts",
+            )
 
 
 _overrides: ContextVar[Mapping[str, Any]] = ContextVar("tile_settings", default=MappingProxyType({}))

@@ -22,6 +22,7 @@ from tile_core.errors import (
     DeviceValueAsBoolError,
     DeviceValueAsNumberError,
     DivisionByZeroError,
+    DTypeCallError,
     IndexCountError,
     IndexRangeError,
     OperandError,
@@ -361,7 +362,7 @@ def test_casts_of_numbers():
     assert int(unwrap_cast(0.5, DType("bool")).value) == 1
     assert float(unwrap_cast(1.1, DType("float16")).value) == float(np.float16(1.1))
     assert T.float16(2).dtype == "float16"
-    with pytest.raises(OperandError):
+    with pytest.raises(DTypeCallError):
         T.float16(1, 2)
 
 

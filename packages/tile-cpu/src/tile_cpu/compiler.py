@@ -86,7 +86,10 @@ def compile_program(program: tirx.PrimFunc, request: CompileRequest) -> Artifact
     except TileError:
         raise
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
-        raise CodegenError(f"LLVM could not compile the kernel: {_first_line(error)}") from error
+        raise CodegenError(
+            f"LLVM could not compile the kernel: {_first_line(error)}",
+            remedy="report it with the kernel; TILE_DEBUG=3 shows the program after every pass",
+        ) from error
     return Artifact(
         files={KERNEL_OBJECT: object_bytes(module), POOL_OBJECT: pool_object(request.target)},
         kernel_source=lowered.script(),

@@ -51,7 +51,10 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
         )
     arch = options.get("arch", HOST)
     if not isinstance(arch, str):
-        raise TargetSpecError(f"the option 'arch' of target {kind!r} is {arch!r}, expected text")
+        raise TargetSpecError(
+            f"the option 'arch' of target {kind!r} is {arch!r}, expected text",
+            remedy='write {"kind": "cpu", "arch": "host"}',
+        )
     chosen = {**_machine(arch), **options, "arch": arch}
     for name, (accepted, valid) in _FORMS.items():
         if not valid(chosen[name]):

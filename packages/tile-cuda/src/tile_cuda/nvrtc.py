@@ -53,7 +53,10 @@ def compile_source(source: str, arch: str, name: str, flags: Sequence[str] = ())
 
 def _refusal(log: str, source: str) -> DeviceCompilerError:
     first = next((line for line in log.splitlines() if "error" in line), log.strip())
-    error = DeviceCompilerError(f"NVRTC refused the printed kernel: {first}")
+    error = DeviceCompilerError(
+        f"NVRTC refused the printed kernel: {first}",
+        remedy="log and source are in the notes of this error; check prelude= and compile_flags=",
+    )
     error.add_note(log)
     error.add_note(source)
     return error
@@ -69,7 +72,9 @@ def _log(nvrtc: Any, program: Any) -> str:
 def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
     status, *values = result
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise DeviceCompilerError(f"NVRTC failed: {status.name}")
+        raise DeviceCompilerError(
+            f"NVRTC failed: {status.name}", remedy="check compile_flags= and the architecture of the target"
+        )
     return values[0] if values else None
 
 

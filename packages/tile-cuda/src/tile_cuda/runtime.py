@@ -184,7 +184,10 @@ def _driver() -> ctypes.CDLL:
             remedy='install the driver, or run on the host: execution="emulate"',
         ) from error
     if status := driver.cuInit(0):
-        raise MissingDriverError(f"the CUDA driver does not start: {_text(driver, status)}")
+        raise MissingDriverError(
+            f"the CUDA driver does not start: {_text(driver, status)}",
+            remedy='check the driver with nvidia-smi, or run on the host: execution="emulate"',
+        )
     return driver
 
 

@@ -37,7 +37,10 @@ def compile_code_object(source: str, arch: str, name: str, flags: Sequence[str] 
 
 def _refusal(log: str, source: str) -> DeviceCompilerError:
     complaint = next((line for line in log.splitlines() if "error" in line), log.strip())
-    error = DeviceCompilerError(f"HIPRTC refused the printed kernel: {complaint}")
+    error = DeviceCompilerError(
+        f"HIPRTC refused the printed kernel: {complaint}",
+        remedy="log and source are in the notes of this error; check prelude= and compile_flags=",
+    )
     error.add_note(log)
     error.add_note(source)
     return error
@@ -54,4 +57,7 @@ def _log(rtc: ctypes.CDLL, program: ctypes.c_void_p) -> str:
 def _check(rtc: ctypes.CDLL, status: int) -> None:
     if status:
         rtc.hiprtcGetErrorString.restype = ctypes.c_char_p
-        raise DeviceCompilerError(f"HIPRTC failed: {(rtc.hiprtcGetErrorString(status) or b'').decode()} ({status})")
+        raise DeviceCompilerError(
+            f"HIPRTC failed: {(rtc.hiprtcGetErrorString(status) or b'').decode()} ({status})",
+            remedy="check compile_flags= and the architecture of the target",
+        )

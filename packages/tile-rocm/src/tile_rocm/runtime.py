@@ -79,7 +79,10 @@ class _Module:
                     raise
                 reason = (self._hip.hipGetErrorString(self._status) or b"unknown").decode()
                 name = self._artifact.report["symbol"]
-                raise LaunchError(f"the HIP runtime refused {name}: {reason} ({self._status})") from error
+                raise LaunchError(
+                    f"the HIP runtime refused {name}: {reason} ({self._status})",
+                    remedy="look at the grid and at earlier kernels, whose errors can appear here",
+                ) from error
 
         return run
 

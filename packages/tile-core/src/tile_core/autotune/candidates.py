@@ -39,7 +39,8 @@ def read_configs(
 def _check(config: Any, function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]) -> None:
     if not isinstance(config, Mapping):
         raise AutotuneConfigError(
-            f"a config of {name_of(function)} is {config!r}, expected a mapping from parameters to values"
+            f"a config of {name_of(function)} is {config!r}, expected a mapping from parameters to values",
+            remedy='write each config as a dict: configs=[{"block": 64}, {"block": 128}]',
         )
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return

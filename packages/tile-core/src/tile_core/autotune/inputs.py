@@ -72,7 +72,10 @@ class Supply:
             params = [param for position, param in enumerate(kernel.params) if position not in kernel.out_idx]
             made = supply(params)
             if not isinstance(made, list | tuple):
-                raise AutotuneOptionError(f"supply_prog returned {type(made).__name__}, expected a list of inputs")
+                raise AutotuneOptionError(
+                    f"supply_prog returned {type(made).__name__}, expected a list of inputs",
+                    remedy="return a list with one value for each argument of the kernel",
+                )
             return list(made)
         if self._fixed is not None:
             return self._fixed

@@ -47,7 +47,10 @@ class Profile:
     def __post_init__(self) -> None:
         for name, low in (("warmup", 0), ("rep", 0), ("timeout", 1e-3), ("early_stop_factor", 1)):
             if not getattr(self, name) >= low:
-                raise AutotuneOptionError(f"autotune got {name}={getattr(self, name)!r}, expected {low:g} or more")
+                raise AutotuneOptionError(
+                    f"autotune got {name}={getattr(self, name)!r}, expected {low:g} or more",
+                    remedy="leave it out for the default",
+                )
 
     def changed(self, **options: Any) -> Profile:
         """This profile with other options; `None` leaves one as it is.

@@ -87,7 +87,10 @@ class Sandbox:
         with contextlib.suppress(EOFError):
             ready = inbox.recv_bytes() if inbox.poll(_START_SECONDS) else b""
         if ready != READY:
-            raise AutotuneFailedError(f"the process that measures candidates did not start ({self.stop()})")
+            raise AutotuneFailedError(
+                f"the process that measures candidates did not start ({self.stop()})",
+                remedy="the cause is attached; isolate=False measures in this process",
+            )
 
     def stop(self) -> str:
         """End the process and wait until it is gone; how it ended, in words."""

@@ -208,4 +208,7 @@ def _tell(trial: Trial) -> None:
 
 def _failure(trials: Sequence[Trial]) -> AutotuneFailedError:
     reasons = "\n".join(f"  {dict(trial.config)}: {trial.error}" for trial in trials)
-    return AutotuneFailedError(f"none of {len(trials)} candidates can be used:\n{reasons}")
+    return AutotuneFailedError(
+        f"none of {len(trials)} candidates can be used:\n{reasons}",
+        remedy="correct the kernel for one of these configs, or add others",
+    )

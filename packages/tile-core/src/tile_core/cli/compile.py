@@ -95,10 +95,14 @@ def _split(kernel: str) -> tuple[str, str]:
 
 def _module(path: Path) -> Any:
     if not path.is_file():
-        raise CommandLineError(f"there is no file {str(path)!r}")
+        raise CommandLineError(
+            f"there is no file {str(path)!r}", remedy="give the path of a Python file: tile compile FILE:FACTORY"
+        )
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     if spec is None or spec.loader is None:
-        raise CommandLineError(f"{str(path)!r} is not a Python file")
+        raise CommandLineError(
+            f"{str(path)!r} is not a Python file", remedy="give the path of a Python file: tile compile FILE:FACTORY"
+        )
     module = importlib.util.module_from_spec(spec)
     # As `python FILE` does: what lies beside the file can be imported.
     sys.path.insert(0, str(path.resolve().parent))

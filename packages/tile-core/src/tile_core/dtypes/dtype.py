@@ -130,8 +130,17 @@ class DType(str):  # noqa: SLOT000 - there is one object a type
     def __reduce__(self) -> tuple[type[DType], tuple[str]]:
         return DType, (str(self),)
 
-    def __call__(self, *values: Any) -> Any:
-        """Convert `values` inside a kernel; without arguments, a fresh scalar parameter of this type."""
+    def __call__(self, *values: Any, **options: Any) -> Any:
+        """Convert `values` inside a kernel; without arguments, a fresh scalar parameter of this type.
+
+        Raises:
+            DTypeCallError: another number of values than one or the lanes, or anything by keyword.
+        """
+        if options:
+            raise DTypeCallError(
+                f"{self}() takes no keyword arguments, got {', '.join(options)}",
+                remedy="T.cast takes round=, sat= and rbits=",
+            )
         return _cast_hook()(self, *values)
 
     @property
@@ -310,7 +319,10 @@ class DType(str):  # noqa: SLOT000 - there is one object a type
         for name, row in ROWS.items():
             if (row[2], row[3]) == (code, bits):
                 return DType(name).with_lanes(lanes)
-        raise UnknownDTypeError(f"no dtype has the DLPack type code {code} with {bits} bits and {lanes} lanes")
+        raise UnknownDTypeError(
+            f"no dtype has the DLPack type code {code} with {bits} bits and {lanes} lanes",
+            remedy="convert the tensor to a dtype of the table in docs/language/dtypes.md",
+        )
 
     def _require_number(self) -> None:
         if self.kind in ("handle", "void"):

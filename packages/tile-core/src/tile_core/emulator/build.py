@@ -129,7 +129,10 @@ def _refusal(complaints: str, headers: Path) -> EmulatorCompilerError:
     missing = _UNKNOWN.search(complaints)
     if missing is None:
         first = next((line for line in complaints.splitlines() if "error" in line), complaints.strip())
-        return EmulatorCompilerError(f"the C++ compiler refused the emulated kernel: {first}")
+        return EmulatorCompilerError(
+            f"the C++ compiler refused the emulated kernel: {first}",
+            remedy="the source is in the notes of this error; report it with the kernel",
+        )
     name = next(group for group in missing.groups() if group)
     return EmulatorCompilerError(
         f"a printed kernel uses {name!r}, which has no meaning in the emulator",

@@ -17,6 +17,7 @@ from tile_core.errors import emulator as errors
 from tile_core.errors.base import SourceSpan, TileError
 from tile_core.errors.device import DescriptorError
 from tile_core.errors.interpreter import DeviceAssertError
+from tile_core.ir.asserts import ASSERTION_REMEDY
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact
@@ -39,17 +40,17 @@ class _Failure(ctypes.Structure):
 
 
 _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
-    1: (errors.EmulatorRunError, ""),
+    1: (errors.EmulatorRunError, "use fewer threads or smaller tiles in a block"),
     2: (errors.EmulatedDeadlockError, "let every thread reach what others wait for"),
     3: (errors.EmulatedBarrierError, "move the barrier to where all threads of the block pass"),
     4: (errors.EmulatedBoundsError, "correct the index, or guard the access"),
     5: (errors.EmulatedUnwrittenError, "write the element before, e.g. with T.clear or T.fill"),
     6: (errors.EmulatedRaceError, "put a barrier between the two, or use an atomic operation"),
-    7: (errors.EmulatedAlignmentError, ""),
-    8: (errors.EmulatedInstructionError, ""),
-    9: (errors.EmulatedCopyError, ""),
+    7: (errors.EmulatedAlignmentError, "report it with the kernel, unless it moves vectors of its own"),
+    8: (errors.EmulatedInstructionError, "let all threads of the group reach it with the same operands"),
+    9: (errors.EmulatedCopyError, "initialise the barrier, and expect what is copied and no more"),
     10: (errors.EmulatedFenceError, "put a fence between the writes and the barrier before the copy"),
-    12: (DeviceAssertError, ""),
+    12: (DeviceAssertError, ASSERTION_REMEDY),
 }
 """Error and remedy for each `tile::Fault` of a run."""
 _DESCRIPTOR = 11

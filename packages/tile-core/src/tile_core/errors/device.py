@@ -14,11 +14,12 @@ class _ExplainedError(TileError):
     """A refusal of compiled host code, for which the runtime that refused knows the reason."""
 
     explanations: ClassVar[list[Callable[[], str]]]
+    advice: ClassVar[str]
 
     def __init__(self, message: str) -> None:
         reasons = (explain() for explain in self.explanations)
         reason = next((text for text in reasons if text), "")
-        super().__init__(f"{message}: {reason}" if reason else message)
+        super().__init__(f"{message}: {reason}" if reason else message, remedy=self.advice)
 
 
 class KernelLaunchError(_ExplainedError, RuntimeError):
@@ -30,6 +31,7 @@ class KernelLaunchError(_ExplainedError, RuntimeError):
     """
 
     code = "TILE-E0661"
+    advice = "look at the grid and at earlier kernels, whose errors can appear here"
     explanations: ClassVar[list[Callable[[], str]]] = []
     """Asked in turn for the reason of the last failed launch; an empty text means that it was another's."""
 
@@ -42,5 +44,6 @@ class DescriptorError(_ExplainedError, ValueError):
     """
 
     code = "TILE-E0662"
+    advice = "pass a tensor whose address and strides are multiples of 16 bytes, such as tensor.contiguous()"
     explanations: ClassVar[list[Callable[[], str]]] = []
     """As `KernelLaunchError.explanations`."""

@@ -107,7 +107,7 @@ class ReduceDTypeError(TileError, TypeError, ValueError):
 
 
 class ReduceKindError(TileError, ValueError):
-    """Unknown reduction kind; the message lists the known ones."""
+    """A reduction or a reducer of a kind that there is not; the message lists the kinds that there are."""
 
     code = "TILE-E0209"
 

@@ -159,10 +159,11 @@ class UnsupportedOnTargetError(TileError, NotImplementedError):
 
 
 class VectorBoundsError(TileError, IndexError):
-    """A vector access written by hand (`T.Ramp`) cannot be shown to stay inside of its buffer.
+    """A vector access cannot be shown to stay inside of its buffer.
 
-    A scalar access is guarded lane by lane; a hand-written vector is one access. Guard it with an `if` whose
-    condition covers the last lane, or write a `T.vectorized` or `T.Parallel` loop, whose tails the compiler makes.
+    A scalar access is guarded lane by lane; a vector in a program, which a plugin's pass may have made, is one access.
+    Guard it with an `if` whose condition covers the last lane, or write a `T.vectorized` or `T.Parallel` loop, whose
+    tails the compiler makes.
     """
 
     code = "TILE-E0514"

@@ -145,7 +145,10 @@ def cast(expr: ir.Expr, dtype: DType) -> ir.Expr:
         return expr
     if dtype.lanes != source.lanes:
         if source.lanes != 1:
-            raise OperandError(f"a vector of {source.lanes} lanes does not convert to {dtype}")
+            raise OperandError(
+                f"a vector of {source.lanes} lanes does not convert to {dtype}",
+                remedy="convert to a vector of as many lanes",
+            )
         return tirx.Broadcast(cast(expr, dtype.element), dtype.lanes)
     if dtype.is_bool:
         return truth(expr)

@@ -26,7 +26,7 @@ from tile_core.errors.frontend import (
 )
 from tile_core.frontend.depth import MAX_DEPTH, Depths
 from tile_core.frontend.positions import caller_span
-from tile_core.frontend.writes import memory_of, touches_buffers, written_buffers
+from tile_core.frontend.writes import memory_of, mentioned_buffers, touches_buffers, written_buffers
 from tile_core.ir import asserts
 from tile_core.ir.spans import to_tvm
 from tile_core.ir.visit import sequence
@@ -114,8 +114,10 @@ class Builder:
             )
         written = written_buffers(stmt)
         if self.kernel is None and (written or touches_buffers(stmt)):
+            names = ", ".join(dict.fromkeys(str(buffer.name) for buffer in mentioned_buffers(stmt)))
             raise HostStatementError(
-                "this statement works on buffers outside of `T.Kernel`", remedy="move it into `with T.Kernel(...)`"
+                f"this statement works on {names or 'the device'} outside of `T.Kernel`",
+                remedy="move it into `with T.Kernel(...)`",
             )
         if self.frames[-1].ended:
             return

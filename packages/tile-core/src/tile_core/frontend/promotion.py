@@ -62,9 +62,14 @@ def promote_exactly(a: DType, b: DType) -> DType:
 
 def _common_lanes(a: DType, b: DType) -> int:
     if a.kind in ("handle", "void") or b.kind in ("handle", "void"):
-        raise OperandError(f"{a} and {b} have no arithmetic")
+        raise OperandError(
+            f"{a} and {b} have no arithmetic", remedy="use numbers; pointers go to foreign functions as they are"
+        )
     if a.lanes != b.lanes and 1 not in (a.lanes, b.lanes):
-        raise OperandError(f"vectors of {a.lanes} and {b.lanes} lanes do not combine")
+        raise OperandError(
+            f"vectors of {a.lanes} and {b.lanes} lanes do not combine",
+            remedy="make both sides vectors of one length, or one of them a scalar",
+        )
     return max(a.lanes, b.lanes)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 
 from tile_core.dtypes import DType, set_cast_hook
-from tile_core.errors.frontend import OperandError
+from tile_core.errors.dtypes import DTypeCallError
 from tile_core.frontend.buffers import Buffer, Element, Region, VarCell, wrap
 from tile_core.frontend.exprs import Expr, Value, Var, as_number, is_device, pair, unwrap, unwrap_cast, unwrap_stored
 
@@ -37,7 +37,7 @@ def _cast_hook(dtype: DType, *values: Any) -> Any:
         return Expr(unwrap_cast(values[0], dtype))
     if len(values) != dtype.lanes:
         wanted = f"one value or {dtype.lanes}" if dtype.is_vector else "one value"
-        raise OperandError(f"{dtype}() takes {wanted}, got {len(values)}", remedy="give one value for each lane")
+        raise DTypeCallError(f"{dtype}() takes {wanted}, got {len(values)}", remedy="give one value for each lane")
     lanes = [unwrap_cast(value, dtype.element) for value in values]
     return Expr(tirx.Shuffle(lanes, [tirx.IntImm("int32", lane) for lane in range(dtype.lanes)]))
 

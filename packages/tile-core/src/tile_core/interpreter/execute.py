@@ -31,7 +31,7 @@ from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import allocate
 from tile_core.interpreter.tile_ops import compile_tile_op
 from tile_core.interpreter.views import compile_view
-from tile_core.ir.asserts import text_of
+from tile_core.ir.asserts import ASSERTION_REMEDY, text_of
 from tile_core.ir.launch import is_launch
 from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ir.regions import scope as scope_of
@@ -251,7 +251,11 @@ def _assert(stmt: S.AssertStmt, scope: Scope) -> Executor:
             failed = state.space.spread(failed) & state.active()
         if failed.any():
             lane = [int(at) for at in np.unravel_index(int(np.argmax(failed)), failed.shape)]
-            raise DeviceAssertError(f"assertion failed: {message}{place.describe(state, lane)}", span=span)
+            raise DeviceAssertError(
+                f"assertion failed: {message}{place.describe(state, lane)}",
+                remedy=ASSERTION_REMEDY,
+                span=span,
+            )
 
     return run
 

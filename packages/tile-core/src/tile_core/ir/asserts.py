@@ -17,6 +17,7 @@ from tile_core.ir import visit
 from tile_core.ir.spans import from_tvm
 
 KERNEL_ASSERTION = "TileAssertion"
+ASSERTION_REMEDY = "the condition is the kernel author's: look at the values that it names"
 _NUMBER = re.compile(r" \[assertion (\d+)\]$")
 
 

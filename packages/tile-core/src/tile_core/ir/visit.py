@@ -6,11 +6,28 @@ nodes asked for. A mutator that rebuilds a statement passes `span` on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import tvm_ffi
 from tvm.tirx import stmt as S
+
+from tile_core.errors.base import SourceSpan, TileError
+from tile_core.ir.spans import from_tvm
+
+Callback = tuple[Any, Callable[[Any, Any], Any]]
+_STATEMENTS = (
+    S.AllocBuffer,
+    S.AssertStmt,
+    S.AttrStmt,
+    S.Bind,
+    S.BufferStore,
+    S.DeclBuffer,
+    S.Evaluate,
+    S.For,
+    S.IfThenElse,
+    S.While,
+)
 
 
 class _Carrier:
@@ -46,10 +63,48 @@ def walk(root: Any, *callbacks: tuple[Any, Callable[[Any], Any]]) -> None:
         tvm_ffi.structural_walk(root, [(kind, carrier.unary(call)) for kind, call in callbacks], order="pre")
 
 
-def mutate(root: Any, *callbacks: tuple[Any, Callable[[Any, Any], Any]]) -> Any:
-    """Rewrite with callbacks `(node, mutator) -> node`; the callback owns its node's children."""
+def mutate(root: Any, *callbacks: Callback) -> Any:
+    """Rewrite with callbacks `(node, mutator) -> node`; the callback owns its node's children.
+
+    A coded error that a callback raises without a place gets that of the statement around it.
+    """
+    try:
+        return _mutate(root, callbacks)
+    except TileError as error:
+        if error.span is None:
+            error.span = _statement_of(error, root, callbacks)
+        raise
+
+
+def _mutate(root: Any, callbacks: Sequence[Callback]) -> Any:
     with _Carrier() as carrier:
         return tvm_ffi.structural_mutate(root, [(kind, carrier.binary(call)) for kind, call in callbacks])
+
+
+def _statement_of(error: TileError, root: Any, callbacks: Sequence[Callback]) -> SourceSpan | None:
+    """The place of the innermost statement at which `error` is raised, found by failing once more.
+
+    Only this second walk looks at every statement, so that rewriting does not pay for it.
+    """
+    open_spans: list[Any] = []
+
+    def noting(call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def noted(node: Any, mutator: Any) -> Any:
+            span = node.span if isinstance(node, S.Stmt) else None
+            open_spans.extend([span] if span is not None else [])
+            result = call(node, mutator)
+            del open_spans[len(open_spans) - (span is not None) :]
+            return result
+
+        return noted
+
+    every = [*callbacks, (_STATEMENTS, lambda node, mutator: mutator.default_mutate(node))]
+    try:
+        _mutate(root, [(kind, noting(call)) for kind, call in every])
+    except TileError as again:
+        if type(again) is type(error) and again.message == error.message and open_spans:
+            return from_tvm(open_spans[-1])
+    return None
 
 
 def collect(root: Any, kind: Any) -> list[Any]:

@@ -183,11 +183,17 @@ def _request(
     try:
         configs = json.loads(json.dumps(configs, sort_keys=True))
     except (TypeError, ValueError) as error:
-        raise CompileOptionError(f"pass_configs {configs!r} holds something that is no JSON value: {error}") from None
+        raise CompileOptionError(
+            f"pass_configs {configs!r} holds something that is no JSON value: {error}",
+            remedy="use numbers, text, lists and dicts",
+        ) from None
     flags = (*map(str, _attribute(func, COMPILE_FLAGS)), *_flags(compile_flags))
     wanted = settings.execution if execution is None else execution
     if wanted not in ("native", "emulate"):
-        raise CompileOptionError(f'there is no execution {wanted!r}, expected "native" or "emulate"')
+        raise CompileOptionError(
+            f'there is no execution {wanted!r}, expected "native" or "emulate"',
+            remedy="give a list of text, or one string",
+        )
     return CompileRequest(select_target(target), configs, flags, "emulate" if wanted == "emulate" else "native")
 
 
@@ -195,7 +201,10 @@ def _flags(flags: str | Sequence[str] | None) -> tuple[str, ...]:
     if flags is None or isinstance(flags, str):
         return tuple(shlex.split(flags or ""))
     if not all(isinstance(flag, str) for flag in flags):
-        raise CompileOptionError(f"compile_flags {flags!r} holds something that is not text")
+        raise CompileOptionError(
+            f"compile_flags {flags!r} holds something that is not text",
+            remedy='write execution="native" or execution="emulate"',
+        )
     return tuple(flags)
 
 

@@ -144,7 +144,9 @@ class EagerMode:
         given: dict[str, Any] = {}
         for name, value in keywords.items():
             if name in values:
-                raise CompileTimeArgumentError(f"{self._name} got several values for {name!r}")
+                raise CompileTimeArgumentError(
+                    f"{self._name} got several values for {name!r}", remedy="give it once, by position or by name"
+                )
             (values if name in self._parameters else given)[name] = value
         runtime = {name: values[name] for name in self._runtime if name in values}
         return _Call(self._constants(values), runtime, given)
@@ -202,15 +204,17 @@ class _Solver:
         try:
             facts = describe(value)
         except ArgumentLayoutError as error:
-            raise ArgumentLayoutError(f"`{spec.name}` of {self._name}: {error.message}") from None
+            raise ArgumentLayoutError(f"`{spec.name}` of {self._name}: {error.message}", remedy=error.remedy) from None
         if facts is None:
             raise ArgumentTypeError(
-                f"`{spec.name}` of {self._name} is a tensor, got {type(value).__name__} {value!r:.40}"
+                f"`{spec.name}` of {self._name} is a tensor, got {type(value).__name__} {value!r:.40}",
+                remedy="pass a torch tensor, a numpy array or another DLPack exporter",
             )
         if len(facts.shape) != len(spec.shape):
             raise ArgumentRankError(
                 f"`{spec.name}` of {self._name}: expected {len(spec.shape)} dimensions, got {len(facts.shape)} "
-                f"{list(facts.shape)}"
+                f"{list(facts.shape)}",
+                remedy="reshape the tensor, or declare it with as many dimensions",
             )
         per_byte = spec.dtype.per_byte
         last = len(spec.shape) - 1
@@ -228,7 +232,8 @@ class _Solver:
         origin = self._origin.setdefault(symbol, f"{what} of `{spec.name}`")
         if known != value:
             raise ArgumentShapeError(
-                f"`{spec.name}` of {self._name}: {what} is {value}, expected {known} (`{symbol}` from {origin})"
+                f"`{spec.name}` of {self._name}: {what} is {value}, expected {known} (`{symbol}` from {origin})",
+                remedy="pass tensors whose sizes agree",
             )
 
     def finish(self, signature: EagerSignature) -> dict[str, int]:

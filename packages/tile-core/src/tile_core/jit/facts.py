@@ -57,9 +57,15 @@ def any_lazy_sign(arguments: tuple[Any, ...]) -> bool:
 
 def _describe_torch(torch: Any, value: Any) -> Facts:
     if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-        raise ArgumentLayoutError("it is sparse, nested or quantised, which is not plain memory")
+        raise ArgumentLayoutError(
+            "it is sparse, nested or quantised, which is not plain memory",
+            remedy="pass a dense tensor: tensor.to_dense()",
+        )
     if value.is_conj() or value.is_neg():
-        raise ArgumentLayoutError("its conjugate or negative is not computed yet")
+        raise ArgumentLayoutError(
+            "its conjugate or negative is not computed yet",
+            remedy="compute it first: tensor.resolve_conj().resolve_neg()",
+        )
     dtype = str(value.dtype).removeprefix("torch.").replace("_x2", "x2")
     return Facts(dtype, tuple(value.shape), tuple(value.stride()), str(value.device), _address(value))
 
@@ -73,7 +79,10 @@ def _address(value: Any) -> int | None:
     except RuntimeError:
         address = 0
     if address == 0 and value.numel():
-        raise ArgumentLayoutError("it has no memory: it stands for a tensor in a trace or a transformation of torch")
+        raise ArgumentLayoutError(
+            "it has no memory: it stands for a tensor in a trace or a transformation of torch",
+            remedy="call the kernel outside of the trace, or wrap it as a custom operator of torch",
+        )
     return address
 
 

@@ -248,7 +248,10 @@ class LazyMode:
         try:
             bound = self._signature.bind(*arguments, **keywords)
         except TypeError as error:
-            raise CompileTimeArgumentError(f"{self._func.__name__}{self._signature}: {error}") from None
+            raise CompileTimeArgumentError(
+                f"{self._func.__name__}{self._signature}: {error}",
+                remedy="give the arguments that the factory declares",
+            ) from None
         bound.apply_defaults()
         return self._captures.token(), tuple((name, freeze(value)) for name, value in bound.arguments.items())
 

@@ -24,7 +24,7 @@ from tile_core.errors.runtime import (
     KeywordArgumentError,
     UnknownStageError,
 )
-from tile_core.ir.asserts import place_of, text_of
+from tile_core.ir.asserts import ASSERTION_REMEDY, place_of, text_of
 from tile_core.jit.adapt import adapt
 from tile_core.jit.arguments import check
 from tile_core.jit.artifact import Artifact, CompileRequest
@@ -168,6 +168,7 @@ class JITKernel:
         """An error of compiled code, with the line where it is an assertion of the program."""
         if isinstance(error, DeviceAssertError) and error.span is None:
             error.span, error.message = place_of(error.message, self.program), text_of(error.message)
+            error.remedy = ASSERTION_REMEDY
         return error
 
     def bind(self, *arguments: Any) -> tuple[Any, ...]:
@@ -201,7 +202,10 @@ class JITKernel:
             # The entry cannot have accepted the arguments as they were, so nothing has run yet.
             return self._outputs.call(self._loaded.run, arguments, adapted)
         if isinstance(error, ArgumentRefused):
-            raise ArgumentError(f"{self.signature} refused its arguments, and no check in Python tells why") from error
+            raise ArgumentError(
+                f"{self.signature} refused its arguments, and no check in Python tells why",
+                remedy="report it with the kernel and the arguments' shapes, strides and dtypes",
+            ) from error
         raise error
 
     def _check(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -287,7 +291,10 @@ class JITKernel:
         if which == "host":
             return self.host_source
         if which not in choices:
-            raise ExportError(f'there is no source {which!r}, expected "kernel", "host" or "both"')
+            raise ExportError(
+                f'there is no source {which!r}, expected "kernel", "host" or "both"',
+                remedy='write "kernel", "host" or "both"',
+            )
         return self.get_kernel_source(kernel_only=choices[which])
 
     def export_sources(self, kernel_path: str | Path | None = None, host_path: str | Path | None = None) -> None:
@@ -297,7 +304,9 @@ class JITKernel:
             ExportError: no path was given, or the backend has no host source.
         """
         if kernel_path is None and host_path is None:
-            raise ExportError("neither kernel_path nor host_path was given")
+            raise ExportError(
+                "neither kernel_path nor host_path was given", remedy="give kernel_path=, host_path= or both"
+            )
         if host_path is not None and not self.host_source:
             raise ExportError(f"a kernel for {self.target.kind} has no host source", remedy="export kernel_path only")
         for path, text in ((kernel_path, self.kernel_source), (host_path, self.host_source)):

@@ -36,14 +36,18 @@ def normalize_out_idx(out_idx: int | Sequence[int] | None, signature: Signature)
     count = len(signature.params)
     positions = [_position(index, count, signature) for index in given]
     if len(set(positions)) != len(positions):
-        raise OutIdxError(f"out_idx {out_idx!r} names a parameter of {signature.name} twice")
+        raise OutIdxError(
+            f"out_idx {out_idx!r} names a parameter of {signature.name} twice", remedy="name each output once"
+        )
     _refuse_unwritten(positions, signature)
     return tuple(positions)
 
 
 def _position(index: object, count: int, signature: Signature) -> int:
     if not isinstance(index, int) or isinstance(index, bool):
-        raise OutIdxError(f"out_idx holds {index!r}, expected positions of parameters")
+        raise OutIdxError(
+            f"out_idx holds {index!r}, expected positions of parameters", remedy="give an int or a list of ints"
+        )
     if not -count <= index < count:
         raise OutIdxError(
             f"out_idx {index} is out of range: {signature.name} has {count} parameters, so positions run from {-count} "
@@ -53,7 +57,10 @@ def _position(index: object, count: int, signature: Signature) -> int:
     position = index % count
     param = signature.params[position]
     if not isinstance(param, TensorParam):
-        raise OutIdxError(f"out_idx {index} is the parameter `{param.name}`, which is not a tensor")
+        raise OutIdxError(
+            f"out_idx {index} is the parameter `{param.name}`, which is not a tensor",
+            remedy="give the position of a tensor",
+        )
     return position
 
 
@@ -210,12 +217,16 @@ class _Allocator:
         """The shape in storage: several elements of a dtype narrower than a byte share one."""
         param, packed = self._param, self._param.per_storage
         if shape and min(shape) < 0:
-            raise OutputShapeError(f"the output `{param.name}` would have the shape {list(shape)}")
+            raise OutputShapeError(
+                f"the output `{param.name}` would have the shape {list(shape)}",
+                remedy="pass inputs whose sizes give the output no negative extent",
+            )
         if packed == 1 or not shape:
             return shape
         if shape[-1] % packed:
             raise OutputShapeError(
-                f"the last extent of output `{param.name}` is {shape[-1]}: no whole bytes of {param.dtype}"
+                f"the last extent of output `{param.name}` is {shape[-1]}: no whole bytes of {param.dtype}",
+                remedy="make the last extent a multiple of the values in a byte",
             )
         return (*shape[:-1], shape[-1] // packed)
 

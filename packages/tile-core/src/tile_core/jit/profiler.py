@@ -147,7 +147,10 @@ class Profiler:
         first = [_bytes(output) for output in self._outputs()]
         for _ in range(repeat - 1):
             if [_bytes(output) for output in self._outputs()] != first:
-                raise ResultMismatchError(f"two calls of {self.kernel.name} on the same inputs gave different results")
+                raise ResultMismatchError(
+                    f"two calls of {self.kernel.name} on the same inputs gave different results",
+                    remedy="return tensors of the outputs' shapes from the reference",
+                )
 
     def _outputs(self) -> list[Any]:
         tensors = self.inputs()
@@ -198,7 +201,8 @@ def compare(order: int, actual: Any, expected: Any, atol: float, rtol: float, al
     wanted = torch.as_tensor(expected).to(got.device).double()
     if got.shape != wanted.shape:
         raise ResultMismatchError(
-            f"output {order} has shape {list(got.shape)}, the reference's has {list(wanted.shape)}"
+            f"output {order} has shape {list(got.shape)}, the reference's has {list(wanted.shape)}",
+            remedy="correct the kernel, or allow more: rtol=, atol=, max_mismatched_ratio=",
         )
     wrong = ~torch.isclose(got, wanted, rtol=rtol, atol=atol, equal_nan=True)
     ratio = float(wrong.double().mean()) if wrong.numel() else 0.0
@@ -207,5 +211,6 @@ def compare(order: int, actual: Any, expected: Any, atol: float, rtol: float, al
         place = [int(index) for index in torch.unravel_index(torch.tensor(worst), got.shape)]
         raise ResultMismatchError(
             f"output {order}: {ratio:.2%} of the elements differ; at {place} it is {got.reshape(-1)[worst]:g}, "
-            f"expected {wanted.reshape(-1)[worst]:g}"
+            f"expected {wanted.reshape(-1)[worst]:g}",
+            remedy='look for a race: target="interpret" and TILE_EMULATE_CHECK=1 find them',
         )

@@ -210,4 +210,7 @@ def _param(var: Any, symbols: Symbols, shapes: Any, optional: set[Any], written:
     if is_pointer(var):
         element = var.ty.element_type if isinstance(var.ty, ir.PointerType) else None
         return PointerParam(name, str(getattr(element, "dtype", "void")))
-    raise UnsupportedParameterError(f"parameter {name!r} has the type {var.ty}, which a call cannot pass")
+    raise UnsupportedParameterError(
+        f"parameter {name!r} has the type {var.ty}, which a call cannot pass",
+        remedy="declare it as a T.Tensor, a scalar dtype or T.ptr",
+    )

@@ -132,7 +132,10 @@ def _device_clock(device: str) -> Clock:
 def _quantile(ordered: list[float], quantile: float) -> float:
     """Linear interpolation between the two neighbours."""
     if not 0 <= quantile <= 1:
-        raise ProfilerError(f"the quantile {quantile} is not between 0 and 1")
+        raise ProfilerError(
+            f"the quantile {quantile} is not between 0 and 1",
+            remedy="give quantiles from 0 to 1, such as [0.2, 0.5, 0.8]",
+        )
     place = quantile * (len(ordered) - 1)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)

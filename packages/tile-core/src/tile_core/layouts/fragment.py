@@ -40,7 +40,10 @@ class Fragment:
         forward_index_fn: IndexFunction | None = None,
     ) -> None:
         if (forward_fn is None) == (forward_thread_fn is None):
-            raise LayoutError("a fragment takes either forward_fn or forward_thread_fn, not both and not neither")
+            raise LayoutError(
+                "a fragment takes either forward_fn or forward_thread_fn, not both and not neither",
+                remedy="give one of the two",
+            )
 
         def with_replica(function: IndexFunction, index: Sequence[Any], replica: Any) -> Any:
             return function(*index, replica) if arity(function) == len(index) + 1 else function(*index)
@@ -112,12 +115,18 @@ class Fragment:
     def _check(self) -> None:
         threads, local = self.thread_table, self.local_table
         if threads.size and (threads.min() < 0 or local.min() < 0):
-            raise LayoutError(f"a fragment of shape {self.shape} maps an element to a negative thread or register")
+            raise LayoutError(
+                f"a fragment of shape {self.shape} maps an element to a negative thread or register",
+                remedy="make forward_fn give a thread and a register of at least 0 for every index",
+            )
         places = threads.reshape(-1, self.replicate_size) * (self.local_extent or 1) + local.reshape(-1, 1)
         elements = np.broadcast_to(np.arange(len(places))[:, None], places.shape)
         pairs = np.unique(np.stack([places.ravel(), elements.ravel()]), axis=1)
         if len(np.unique(pairs[0])) != pairs.shape[1]:
-            raise LayoutError(f"a fragment of shape {self.shape} is not injective: two elements share a register")
+            raise LayoutError(
+                f"a fragment of shape {self.shape} is not injective: two elements share a register",
+                remedy="make forward_fn give each element a thread and register of its own, or set replicate=",
+            )
 
     def owned_by(self, thread: int) -> list[tuple[int, ...]]:
         """The elements that `thread` holds, in the order of its registers."""
@@ -144,7 +153,10 @@ class Fragment:
         along axis 0 fastest.
         """
         if len(repeats) != len(self.shape):
-            raise LayoutError(f"repeat takes one number for each of {len(self.shape)} axes, got {list(repeats)}")
+            raise LayoutError(
+                f"repeat takes one number for each of {len(self.shape)} axes, got {list(repeats)}",
+                remedy="give one number for each axis",
+            )
         order = range(len(repeats)) if lower_dim_first else reversed(range(len(repeats)))
         steps, total = {}, 1
         for axis in order:
@@ -184,7 +196,10 @@ class Fragment:
         if distinct.shape[1] == self.replicate_size:
             return self
         if distinct.shape[1] != 1:
-            raise LayoutError(f"{self.replicate_size} replicas name {distinct.shape[1]} threads each; cannot condense")
+            raise LayoutError(
+                f"{self.replicate_size} replicas name {distinct.shape[1]} threads each; cannot condense",
+                remedy="lay replicas out over distinct threads",
+            )
         return Fragment.of(self.shape, lambda index, replica: self.map_forward_thread(index, 0), self.map_forward_index)
 
     def is_equal(self, other: Fragment) -> bool:

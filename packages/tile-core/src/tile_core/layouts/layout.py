@@ -63,7 +63,10 @@ class Layout:
         columns = tabulate(self.map.initial_indices, self.map.final_indices, self.shape)
         table = np.stack(columns, axis=-1)
         if table.size and table.min() < 0:
-            raise LayoutError(f"a layout of shape {self.shape} maps an element to the negative index {table.min()}")
+            raise LayoutError(
+                f"a layout of shape {self.shape} maps an element to the negative index {table.min()}",
+                remedy="make the index function give coordinates of at least 0",
+            )
         return table
 
     @functools.cached_property
@@ -103,12 +106,18 @@ class Layout:
         Raises `LayoutError` unless the map is a bijection onto `output_shape` that TVM can invert.
         """
         if not self.is_injective or prod(self.output_shape) != prod(self.shape):
-            raise LayoutError(f"a layout of shape {self.shape} is no bijection onto {self.output_shape}")
+            raise LayoutError(
+                f"a layout of shape {self.shape} is no bijection onto {self.output_shape}",
+                remedy="invert only layouts that fill their range, each place once",
+            )
         ranges = [ir.Range(0, extent) for extent in self.shape]
         try:
             inverted = self.map.inverse(ranges)
         except Exception as error:
-            raise LayoutError(f"the layout {self.map} cannot be inverted symbolically") from error
+            raise LayoutError(
+                f"the layout {self.map} cannot be inverted symbolically",
+                remedy="build the index function of +, *, //, % and ^ by constants, or use the table",
+            ) from error
         result = Layout.__new__(Layout)
         result.shape, result.map = self.output_shape, inverted
         return result

@@ -84,7 +84,7 @@ def bank_conflicts(layout: Layout, axis: int, *, itemsize: int = 4, vector: int 
     """
     _check(itemsize, vector)
     if not -len(layout.shape) <= axis < len(layout.shape):
-        raise LayoutError(f"a layout of shape {layout.shape} has no axis {axis}")
+        raise LayoutError(f"a layout of shape {layout.shape} has no axis {axis}", remedy="give an axis of the layout")
     if not layout.flat.size:
         return 1
     places = _accesses(layout.flat, axis % len(layout.shape), vector)
@@ -99,7 +99,9 @@ def bank_conflicts(layout: Layout, axis: int, *, itemsize: int = 4, vector: int 
 
 def _check(itemsize: int, vector: int) -> None:
     if itemsize < 1 or vector < 1:
-        raise LayoutError(f"itemsize and vector are positive, not {itemsize} and {vector}")
+        raise LayoutError(
+            f"itemsize and vector are positive, not {itemsize} and {vector}", remedy="give numbers of at least 1"
+        )
 
 
 def _accesses(flat: Table, axis: int, vector: int) -> Table:

@@ -180,11 +180,16 @@ class _Placer:
         inner.stmt(stmt.then_case if isinstance(stmt, S.IfThenElse) else stmt.body, CLEAN)
         phases = [attr for attr in visit.collect(stmt, S.AttrStmt) if attr.attr_key == PHASE]
         if inner.count and phases:
+            tiles = sorted({str(var.name) for var in visit.collect(stmt, ir.Var) if _is_shared(var)})
             raise DivergentBarrierError(
-                "a barrier is needed inside of a branch that not every thread of the block takes",
+                f"a barrier is needed for {', '.join(tiles)} in a branch that not every thread of the block takes",
                 remedy="move the shared-memory work out of the branch, or make its condition the same for all threads",
                 span=from_tvm(stmt.span or phases[0].span),
             )
+
+
+def _is_shared(var: ir.Var) -> bool:
+    return tirx.is_buffer_var(var) and regions.scope(var) in regions.SHARED
 
 
 def _overlapping(body: S.Stmt) -> dict[ir.Var, frozenset[ir.Var]]:

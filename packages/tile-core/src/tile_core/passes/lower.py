@@ -60,7 +60,10 @@ def lower(
     except TileError:
         raise
     except Exception as error:
-        raise PassFailedError(f"the pass {running} failed: {_first_line(error)}") from error
+        raise PassFailedError(
+            f"the pass {running} failed: {_first_line(error)}",
+            remedy="report it with the kernel; TILE_DEBUG=3 shows the program after every pass",
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from tile_core.ir import visit
 from tile_core.ir.spans import from_tvm
 
 Scope = frozenset[Any]
+_REMEDY = "the fault is in the pass that ran last, not in the kernel: report it with the kernel"
 
 
 def verify(func: tirx.PrimFunc) -> None:
@@ -36,7 +37,7 @@ def verifying(name: str, func: tirx.PrimFunc) -> None:
     try:
         verify(func)
     except MalformedProgramError as error:
-        raise MalformedProgramError(f"after {name}: {error.message}", span=error.span) from error
+        raise MalformedProgramError(f"after {name}: {error.message}", remedy=_REMEDY, span=error.span) from error
 
 
 class _Verifier:
@@ -64,7 +65,7 @@ class _Verifier:
 
         def var(node: ir.Var) -> None:
             if node not in known:
-                raise MalformedProgramError(f"{node.name} is used where it is not defined", span=from_tvm(stmt.span))
+                raise _malformed(f"{node.name} is used where it is not defined", stmt)
 
         def load(node: ir.TensorLoad) -> None:
             self._rank(node.source, node.indices, stmt)
@@ -73,7 +74,7 @@ class _Verifier:
 
     def _store(self, store: S.BufferStore, scope: Scope) -> None:
         if store.buffer not in scope:
-            raise MalformedProgramError(f"{store.buffer.name} is stored to where it is not defined", span=_span(store))
+            raise _malformed(f"{store.buffer.name} is stored to where it is not defined", store)
         self._rank(store.buffer, store.indices, store)
         lanes = max((int(index.ty.dtype.lanes) for index in store.indices), default=1)
         element = store.buffer.ty.dtype.dtype
@@ -82,17 +83,15 @@ class _Verifier:
 
     def _rank(self, buffer: ir.Var, indices: Any, stmt: S.Stmt) -> None:
         if len(indices) != len(buffer.shape):
-            raise MalformedProgramError(
-                f"{buffer.name} has {len(buffer.shape)} axes and is indexed with {len(indices)}", span=_span(stmt)
-            )
+            raise _malformed(f"{buffer.name} has {len(buffer.shape)} axes and is indexed with {len(indices)}", stmt)
 
     def _same(self, a: Any, b: Any, what: str, stmt: S.Stmt) -> None:
         if str(a) != str(b):
-            raise MalformedProgramError(f"{what} differ in dtype: {a} and {b}", span=_span(stmt))
+            raise _malformed(f"{what} differ in dtype: {a} and {b}", stmt)
 
 
-def _span(stmt: S.Stmt) -> Any:
-    return from_tvm(stmt.span)
+def _malformed(message: str, stmt: S.Stmt) -> MalformedProgramError:
+    return MalformedProgramError(message, remedy=_REMEDY, span=from_tvm(stmt.span))
 
 
 def _sizes(var: ir.Var) -> set[Any]:

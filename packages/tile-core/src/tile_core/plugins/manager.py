@@ -201,7 +201,8 @@ def _manifest(manager: pluggy.PluginManager, module: object, name: str, distribu
     (backend,) = results
     if not isinstance(backend, Backend):
         raise HookResultError(
-            f"tile_register_backend of {distribution} returned {type(backend).__name__}, expected a Backend or None"
+            f"tile_register_backend of {distribution} returned {type(backend).__name__}, expected a Backend or None",
+            remedy="return tile_core.plugins.Backend(...), or None for no backend",
         )
     if backend.name != name:
         raise BackendManifestError(

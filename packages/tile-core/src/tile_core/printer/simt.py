@@ -136,6 +136,10 @@ def snippet_call(name: str) -> ExprHandler:
 
 def _launch(printer: Printer, launch: Launch, words: Words) -> None:
     """Names for the block and thread indices in use, the shared memory, and the body of one thread."""
+    if launch.prelude.strip():
+        printer.define(f"prelude: {launch.prelude}", launch.prelude)
+    if launch.cluster_dims != (1, 1, 1):
+        raise printer.unprintable(f"clusters of blocks, cluster_dims={launch.cluster_dims}")
     if launch.shared_bytes:
         printer.line(words.shared)
     used = set(visit.collect(launch.body, ir.Var))

@@ -51,7 +51,10 @@ def _parse(spec: object) -> tuple[str, dict[str, Any]]:
         try:
             spec = json.loads(spec)
         except json.JSONDecodeError as error:
-            raise TargetSpecError(f"the target {spec!r} is not valid JSON: {error}") from error
+            raise TargetSpecError(
+                f"the target {spec!r} is not valid JSON: {error}",
+                remedy='write a kind such as "cpu", or JSON with the key "kind"',
+            ) from error
     if isinstance(spec, Mapping):
         options = dict(spec)
         kind = options.pop("kind", None)

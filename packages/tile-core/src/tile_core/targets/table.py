@@ -126,9 +126,15 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
-            raise TargetTableError(f"{self.file}{place}: not valid YAML: {error.problem}") from error
+            raise TargetTableError(
+                f"{self.file}{place}: not valid YAML: {error.problem}",
+                remedy="correct the file; the message says where",
+            ) from error
         if root is None:
-            raise TargetTableError(f"{self.file}:1:1: the file is empty, expected {', '.join(SECTIONS)}")
+            raise TargetTableError(
+                f"{self.file}:1:1: the file is empty, expected {', '.join(SECTIONS)}",
+                remedy="see `targets.yaml` of tile-cpu for the form",
+            )
         sections = self.mapping(root, "the file", SECTIONS)
         facts = self.fact_types(sections)
         architectures = self.architectures(root, sections, facts)

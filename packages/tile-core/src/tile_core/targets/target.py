@@ -59,7 +59,10 @@ class Target:
 
 def _check_json(kind: str, options: object) -> None:
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
-        raise TargetSpecError(f"the options of target {kind!r} must be a mapping with text keys, got {options!r}")
+        raise TargetSpecError(
+            f"the options of target {kind!r} must be a mapping with text keys, got {options!r}",
+            remedy='write {"kind": ..., "option": value}',
+        )
     for name, value in options.items():
         try:
             json.dumps(value, allow_nan=False)
@@ -96,9 +99,15 @@ class Capabilities:
 
     def __post_init__(self) -> None:
         if self.vector_bytes < 1 or self.max_threads < 1 or self.warp_size < 1:
-            raise CapabilityError(f"vector_bytes, max_threads and warp_size are at least 1, got {self!r}")
+            raise CapabilityError(
+                f"vector_bytes, max_threads and warp_size are at least 1, got {self!r}",
+                remedy="state the hardware's own numbers",
+            )
         if not self.threads and (self.max_threads, self.warp_size) != (1, 1):
-            raise CapabilityError("a target without threads has max_threads = 1 and warp_size = 1")
+            raise CapabilityError(
+                "a target without threads has max_threads = 1 and warp_size = 1",
+                remedy="leave both out, or set threads=True",
+            )
         object.__setattr__(self, "dtypes", frozenset(self.dtypes))
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
 
@@ -111,7 +120,10 @@ class Capabilities:
         value = self.facts.get(name, default)
         if value is _MISSING:
             known = ", ".join(sorted(self.facts)) or "none"
-            raise CapabilityError(f"the target's table states no fact {name!r}; it states: {known}")
+            raise CapabilityError(
+                f"the target's table states no fact {name!r}; it states: {known}",
+                remedy="ask with a default, or state the fact in targets.yaml",
+            )
         return value
 
     def supports(self, dtype: object) -> bool:

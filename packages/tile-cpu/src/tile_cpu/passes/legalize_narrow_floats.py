@@ -71,6 +71,12 @@ def narrow_of(ty: Any) -> NarrowFloat | None:
     return NarrowFloat(DType(name), int(dtype.lanes)) if is_narrow(name) else None
 
 
+def _involved(call: ir.Call) -> str:
+    """The narrow float of a call, for a message."""
+    kinds = [narrow_of(ty) for ty in (call.ty, *(argument.ty for argument in call.args))]
+    return next((str(kind.dtype) for kind in kinds if kind is not None), "tensor of narrow floats")
+
+
 class _Rewriter:
     def __init__(self) -> None:
         self._buffers: dict[ir.Var, ir.Var] = {}
@@ -123,8 +129,8 @@ class _Rewriter:
             return handler(self, call, narrow, mutator)
         if narrow is None or name.startswith(("tirx.call_", "prim.call_")):
             raise DataTypeUnsupportedError(
-                f"{name} is called with a {narrow_of(call.ty) or 'narrow float'} argument, which has no form in C",
-                remedy="convert the argument to float32 first",
+                f"{name} takes or returns a {_involved(call)}, which has no form in C",
+                remedy="convert to float32 first, and the result afterwards",
             )
         arguments = [mutator.mutate(argument) for argument in call.args]
         return self._round(ir.Call(call.op, arguments, ret_ty=_single(narrow), span=call.span), narrow)

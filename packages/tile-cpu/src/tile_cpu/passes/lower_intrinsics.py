@@ -71,8 +71,8 @@ class _Lowerer:
         handler = _HANDLERS.get(name)
         if handler is None:
             raise UnsupportedOnTargetError(
-                f"{name.removeprefix(PREFIX)} is not available on the CPU",
-                remedy="write the work with T.Parallel and tile operations",
+                f"{_shown(call)} is not available on the CPU",
+                remedy=_REMEDIES.get(name, "write the work with T.Parallel and tile operations"),
                 span=from_tvm(call.span or self._span),
             )
         return handler(self, call, [mutator.mutate(argument) for argument in call.args])
@@ -121,6 +121,20 @@ _HANDLERS: dict[str, Any] = {
     "tile.atomic_store": _Lowerer.atomic_store,
     "tile.print_element": _Lowerer.print_element,
 }
+
+
+_REMEDIES = {
+    "tile.cast": 'round to nearest (the default) or "rz", "rp", "rm", and let 8-bit floats saturate: sat=True',
+}
+
+
+def _shown(call: ir.Call) -> str:
+    """An intrinsic as a message names it."""
+    name = str(call.op.name).removeprefix(PREFIX)
+    if name != "cast":
+        return name
+    options = f'round="{call.attrs["rounding"]}", sat={bool(call.attrs["saturate"])}'
+    return f"T.cast to {call.ty.dtype} with {options}"
 
 
 def _reinterpret(dtype: str, value: ir.Expr) -> ir.Expr:
