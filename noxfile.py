@@ -213,10 +213,15 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def fuzz(session: nox.Session) -> None:
-    """Judge 2,000 mutated programs: on the CPU against the interpreter, and through the printing of CUDA C++."""
+    """Judge 2,000 mutated programs: on the CPU against the interpreter, and through the printing of CUDA C++.
+
+    Other programs: `nox -s fuzz -- --seed 7`. One again, made small: `nox -s fuzz -- --seed 7 --only 1234 --shrink`.
+    """
+    pages = [ROOT / "docs" / "kernels.md", ROOT / "docs" / "getting-started.md", *ROOT.glob("docs/language/*.md")]
     Environment(session).group("test").run(
         *("-m", "tile_core.testing.fuzz", "--target", "cpu", "--printer", "cuda=tile_cuda.printer:CUDA"),
-        *("--count", "2000", "--codes", *session.posargs),
+        *(f"--page={page.relative_to(ROOT)}" for page in sorted(pages)),
+        *("--seed", "1", "--count", "2000", "--progress", *session.posargs),
     )
 
 

@@ -593,3 +593,32 @@ def test_threads_trace_one_function_at_once():
         with ThreadPoolExecutor(8) as pool:
             programs = set(map(str, pool.map(T.prim_func, [kernel] * 16)))
         assert len(programs) == 1
+
+
+def test_an_annotation_whose_own_expression_fails_is_refused():
+    with pytest.raises(ParameterError, match=r"annotation `T\.Tensor\(\(T \* 2,\)"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((T * 2,), T.int32)):
+            pass
+
+    @T.macro
+    def helper(x: T * 2):
+        return x
+
+    @T.prim_func
+    def uses_it(A: T.Tensor((1,), T.int32)):
+        with T.Kernel(1):
+            A[0] = helper(3)
+
+
+def test_parallel_loops_alone_in_each_other_are_one_nest():
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 3, 5), T.int32)):
+        with T.Kernel(1):
+            for i in T.Parallel(2):
+                for j, k in T.Parallel(3, 5):
+                    A[i, j, k] = i * 100 + j * 10 + k
+
+    loops = [stmt for stmt in statements(kernel.body) if isinstance(stmt, S.For) and stmt.kind == S.ForKind.PARALLEL]
+    assert [dict(loop.annotations) for loop in loops] == [{"tile.parallel": 3}, {}, {}]

@@ -45,6 +45,12 @@ def double(A: T.Tensor((8,), 'float32'), B: T.Tensor((8,), 'float32')):
     with T.Kernel(1):
         for i in T.Parallel(8):
             B[i] = A[i] + A[i]
+
+@T.prim_func
+def triple(A: T.Tensor((8,), 'float32'), B: T.Tensor((8,), 'float32')):
+    with T.Kernel(1):
+        for i in T.Parallel(4):
+            B[i] = A[i] * 3
 """
 
 
@@ -85,6 +91,7 @@ ELSEWHERE = "if run.target != 'interpret':\n        "
         ("run(double, run.randn(8))", "refused", "TILE-E0701"),
         ("1 // 0", "python", "ZeroDivisionError"),
         ("pass", "idle", ""),
+        ("run(triple, run.randn(8), torch.empty(8))", "right", ""),
         (f"{ELSEWHERE}os._exit(3)\n    {CALL}", "crash", "exit 3"),
         (f"{ELSEWHERE}time.sleep(60)\n    {CALL}", "hang", "4 s"),
         ("time.sleep(60)", "slow", "4 s"),
@@ -118,3 +125,15 @@ def test_a_failing_program_becomes_small():
     small = shrunk(text, lambda candidate: "i * 2" in candidate)
     assert len(small) < 40
     assert "i * 2" in small
+
+
+class Broken(Judge):
+    def __call__(self, source, text, file):
+        raise LookupError("what the fuzzer did not expect")
+
+
+def test_a_failure_of_the_fuzzer_itself_is_told(target):
+    source = Source("program", "x = 1")
+    outcome = Campaign((source,), Broken(target), workers=1).alone(source, "x = 1")
+    assert outcome.kind == "crash"
+    assert "what the fuzzer did not expect" in outcome.detail

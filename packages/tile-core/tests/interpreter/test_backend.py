@@ -75,7 +75,7 @@ def test_checks_are_pass_configs():
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("interpret.reversed_blocks", None), ("interpret.check_races", 1), ("interpret.max_steps", "many")],
+    [("interpret.reversed_order", None), ("interpret.check_races", 1), ("interpret.max_steps", "many")],
 )
 def test_options_of_another_type(key, value):
     with pytest.raises(InterpretOptionError, match=key):

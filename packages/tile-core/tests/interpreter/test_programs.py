@@ -187,3 +187,33 @@ def test_printing(interpret, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "[3 4]" in lines[1]
     assert [line for line in lines if line.startswith("element")] == ["element: A = 3", "element: A = 4"]
+
+
+def test_an_index_is_exact_where_int32_would_wrap(interpret):
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), T.int32), B: T.Tensor((4, 4), T.int32)):
+        with T.Kernel(4) as b:
+            far = b * 2**30
+            T.copy(A[far * 4 : far * 4 + 1], B[b, 0:1])
+            B[b, 1] = A[far * 4 + 1]
+            for i in T.Parallel(1):
+                B[b, 2] = A[far * 4 + i]
+                T.atomic_add(B[b, 3], A[b * 2147483647 * 2 + b * 2 + i])
+
+    a, b = torch.arange(1, 65, dtype=torch.int32), torch.zeros(4, 4, dtype=torch.int32)
+    interpret(kernel, a, b)
+    assert b.tolist() == [[1, 2, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_updates_in_reversed_order(interpret):
+    @T.prim_func
+    def kernel(Counter: T.Tensor((1,), T.int32), Ticket: T.Tensor((5,), T.int32)):
+        with T.Kernel(1):
+            for i in T.Parallel(5):
+                Ticket[i] = T.atomic_add(Counter[0], 1, return_prev=True)
+
+    for backwards, expected in ((False, [0, 1, 2, 3, 4]), (True, [4, 3, 2, 1, 0])):
+        counter, ticket = torch.zeros(1, dtype=torch.int32), torch.zeros(5, dtype=torch.int32)
+        interpret(kernel, counter, ticket, reversed_order=backwards)
+        assert ticket.tolist() == expected
+        assert int(counter) == 5

@@ -111,3 +111,17 @@ def test_wrong_hints_are_refused(options: dict[str, Any], word: str) -> None:
             with T.Kernel(1):
                 tile = T.alloc_shared((8,), "float32")
                 T.copy(A, tile, **options)
+
+
+@pytest.mark.parametrize(
+    "annotate", [T.annotate_safe_value, T.annotate_layout, T.annotate_ws_pipeline_depth], ids=lambda each: each.__name__
+)
+def test_what_is_no_dict_is_refused(annotate: Any) -> None:
+    with pytest.raises(AnnotationError, match="no dict") as caught:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((4,), "int32")):
+            with T.Kernel(1):
+                annotate(T.ceildiv(4, 2))
+
+    assert caught.value.span is not None

@@ -198,6 +198,15 @@ def test_parallel_loops_nest_perfectly_or_not_at_all(context: PassContext) -> No
 
     CheckSemantics()(perfect, context)
 
+    @T.prim_func
+    def triangle(A: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(64):
+                for j in T.Parallel(i):  # no box
+                    A[i, j] = 1.0
+
+    refused(triangle, context, errors.ParallelNestError, "not perfectly nested", mark="no box")
+
 
 def test_a_pipelined_loop_inside_of_parallel(context: PassContext) -> None:
     @T.prim_func

@@ -217,3 +217,10 @@ def test_a_language_is_extended_by_tables() -> None:
         "}\n"
     )
     assert C.types["int32"] == "int32_t"
+
+
+def test_a_parameter_that_the_language_lacks_is_refused_with_a_line() -> None:
+    factor = tirx.Var("factor", "float8_e5m2")
+    with pytest.raises(UnprintableError, match="dtype float8_e5m2 of parameter factor") as caught:
+        print_function(tirx.PrimFunc([OUT, N, factor], loop(J, 1, store(imm(0), imm(0)), span=SPAN)), C)
+    assert caught.value.span is not None

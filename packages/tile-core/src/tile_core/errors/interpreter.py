@@ -108,7 +108,7 @@ class EndlessLoopError(TileError, RuntimeError):
 class InterpretOptionError(TileError, ValueError):
     """A pass config `interpret.…` has a value of the wrong type.
 
-    `interpret.check_races`, `interpret.check_uninitialized` and `interpret.reversed_blocks` are true or false,
+    `interpret.check_races`, `interpret.check_uninitialized` and `interpret.reversed_order` are true or false,
     `interpret.max_steps` is a number.
     """
 

@@ -19,6 +19,7 @@ __all__ = [
     "RegionOutOfRangeError",
     "SharedMemoryLimitError",
     "ThreadIndexError",
+    "TileExtentError",
     "UnsupportedOnTargetError",
     "VectorBoundsError",
     "WorkspaceLimitError",
@@ -167,6 +168,17 @@ class VectorBoundsError(TileError, IndexError):
     """
 
     code = "TILE-E0514"
+
+
+class TileExtentError(TileError, ValueError):
+    """A tile has an extent that only a call knows, and the target places tiles when it compiles.
+
+    The message names the tile and the extent. Allocate the largest size that is needed, or take the extent from an
+    argument that is known while tracing.
+    """
+
+    code = "TILE-E0515"
+    kind = "unsupported"
 
 
 class CodegenError(TileError, RuntimeError):

@@ -158,7 +158,11 @@ class EagerFunction:
             annotation = parameter.annotation
             if annotation is inspect.Parameter.empty or name in self.tensor_names:
                 continue
-            annotation = resolve(self.func, annotation, self._outer)
+            try:
+                annotation = resolve(self.func, annotation, self._outer)
+            except ParameterError:
+                # It is documentation, as far as it can be evaluated.
+                continue
             if isinstance(annotation, DType) or type(annotation).__module__.partition(".")[0] == "torch":
                 found[name] = scalar_dtype(name, annotation)
         return found

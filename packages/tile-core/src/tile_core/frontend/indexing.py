@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import sym
-
 from tile_core.errors.frontend import IndexCountError, IndexRangeError
 from tile_core.frontend.exprs import Expr, as_expr, as_number
 from tile_core.frontend.promotion import shown
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 
 Index = Any
@@ -132,6 +131,6 @@ def _length(start: Index, stop: Index) -> Index:
         return stop - start
     if isinstance(start, int) and start == 0:
         return stop
-    difference = sym.Analyzer().simplify((stop - start).ir)
+    difference = Analyzer().simplify((stop - start).ir)
     known = constant(difference)
     return as_expr(difference) if known is None else known

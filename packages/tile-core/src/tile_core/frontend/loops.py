@@ -15,6 +15,7 @@ from tile_core.frontend.binding import fixed
 from tile_core.frontend.builder import Builder
 from tile_core.frontend.promotion import INT32, INT64, fits, promote, shown
 from tile_core.frontend.values import Expr, Var, unwrap, wrap
+from tile_core.ir import visit
 from tile_core.ir.regions import constant
 
 KINDS = {
@@ -23,6 +24,8 @@ KINDS = {
     "vectorized": S.ForKind.VECTORIZED,
     "unrolled": S.ForKind.UNROLLED,
 }
+PARALLEL = "tile.parallel"
+"""Marks the outermost loop of a parallel nest with the nest's rank."""
 Decode = Callable[[Builder, Sequence[Var]], tuple[list[Any], ir.Expr | None]]
 
 
@@ -106,12 +109,31 @@ class LoopNest:
         kind = KINDS["serial" if broken else self.kind]
         annotations = {} if broken else dict(self.annotations)
         stmt = body
+        if set(annotations) == {PARALLEL} and (rank := _box_rank(body, variables)):
+            annotations[PARALLEL] += rank
+            stmt = S.For(body.loop_var, body.min, body.extent, body.kind, body.body, span=body.span)
         for position, (axis, var) in reversed(list(enumerate(zip(self.axes, variables, strict=True)))):
             start = unwrap(axis.start if _plain(axis) else 0, axis.dtype)
             extent = unwrap(axis.extent, axis.dtype)
             outermost = annotations if position == 0 else {}
             stmt = S.For(var.ir, start, extent, kind, stmt, None, outermost, span=span)
         return stmt
+
+
+def _box_rank(body: S.Stmt, outer: Sequence[Var]) -> int:
+    """The loops of a body that is nothing but a parallel nest, so that it is one nest with the loops around it.
+
+    0 for another body, and for bounds that depend on the outer variables: such nests are no box, and are refused.
+    """
+    if not isinstance(body, S.For) or set(body.annotations) != {PARALLEL}:
+        return 0
+    loop, rank = body, int(body.annotations[PARALLEL])
+    for _ in range(rank):
+        used = [*visit.collect(loop.min, ir.Var), *visit.collect(loop.extent, ir.Var)]
+        if any(name.same_as(var.ir) for name in used for var in outer):
+            return 0
+        loop = loop.body
+    return rank
 
 
 def _plain(axis: Axis) -> bool:

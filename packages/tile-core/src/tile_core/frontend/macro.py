@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from tile_core.errors.frontend import CallSignatureError, MacroArgumentError
+from tile_core.errors.frontend import CallSignatureError, MacroArgumentError, ParameterError
 from tile_core.frontend.binding import fixed, settled
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.positions import located, user_frame
@@ -88,7 +88,7 @@ class Macro(Generic[P, R]):
 
         try:
             return resolve(self.func, annotation, self._outer)
-        except (AttributeError, NameError):
+        except (AttributeError, NameError, ParameterError):
             return None
 
     @functools.cached_property

@@ -128,7 +128,11 @@ def annotated_parameters(func: Callable[..., Any], outer: Mapping[str, Any]) -> 
 
 
 def resolve(func: Callable[..., Any], annotation: Any, outer: Mapping[str, Any]) -> Any:
-    """An annotation's value: a string is evaluated in the function's scope and the one around it."""
+    """An annotation's value: a string is evaluated in the function's scope and the one around it.
+
+    Raises:
+        ParameterError: the string's own expression fails, other than by a name that is not known.
+    """
     if type(annotation) is not str:
         return annotation
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
@@ -137,7 +141,22 @@ def resolve(func: Callable[..., Any], annotation: Any, outer: Mapping[str, Any])
         value = eval(compile(annotation, ANNOTATION, "eval"), func.__globals__, scope)  # noqa: S307
     except (NameError, SyntaxError):
         return annotation
+    except Exception as error:
+        if not _raised_in_annotation(error):
+            raise
+        raise ParameterError(
+            f"the annotation `{annotation}` of {func.__name__} fails: {type(error).__name__}: {error}",
+            remedy="correct the expression",
+        ) from error
     return resolve(func, value, outer) if value != annotation else value
+
+
+def _raised_in_annotation(error: Exception) -> bool:
+    """Whether the annotation's own expression raised, not a function that it calls."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename == ANNOTATION
 
 
 def _is_empty(cell: types.CellType) -> bool:

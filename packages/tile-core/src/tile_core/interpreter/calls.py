@@ -14,6 +14,7 @@ from tile_core.interpreter import access, arithmetic, intrinsics
 from tile_core.interpreter.arithmetic import Value
 from tile_core.interpreter.barriers import block_problem
 from tile_core.interpreter.evaluate import Evaluator, choose, compile_expr, dtype_of, no_meaning
+from tile_core.interpreter.indices import compile_index
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
@@ -94,7 +95,7 @@ def _element(call: ir.Call, scope: Scope) -> Callable[[State], tuple[Storage, li
     if not (isinstance(address, ir.Call) and str(getattr(address.op, "name", "")) == "tirx.address_of"):
         raise no_meaning("an address that is not that of an element", scope.span)
     load = address.args[0]
-    storage, index = scope.storage(load.source), [compile_expr(at, scope) for at in load.indices]
+    storage, index = scope.storage(load.source), [compile_index(at, scope) for at in load.indices]
     return lambda state: (storage(state), [at(state) for at in index])
 
 
@@ -103,12 +104,13 @@ def _atomic_update(call: ir.Call, scope: Scope) -> Evaluator:
     site = access.Site(scope.place, scope.span, logged=False)
     dtype = dtype_of(call.args[1])
     combine = arithmetic.rounded(getattr(np, KINDS[str(call.attrs["kind"])]), dtype)
+    backwards = scope.options.reversed_order
 
     def evaluate(state: State) -> Value:
         storage, index = element(state)
         value = operand(state)
         if scope.vector:
-            return _update_many(storage, index, value, combine, state, site)
+            return _update_many(storage, index, value, combine, state, site, backwards=backwards)
         old = access.load_one(storage, tuple(int(at) for at in index), state, site)
         access.store_one(storage, tuple(int(at) for at in index), combine(old, value), state, site)
         return old
@@ -117,9 +119,16 @@ def _atomic_update(call: ir.Call, scope: Scope) -> Evaluator:
 
 
 def _update_many(
-    storage: Storage, index: list[Any], value: Value, combine: arithmetic.Function, state: State, site: access.Site
+    storage: Storage,
+    index: list[Any],
+    value: Value,
+    combine: arithmetic.Function,
+    state: State,
+    site: access.Site,
+    *,
+    backwards: bool,
 ) -> Value:
-    """One update an iteration, in the order of iterations; the elements before each."""
+    """One update an iteration, in the order of iterations or backwards; the elements before each."""
     found = access.locate(storage, index, state, site, "updated")
     result = np.full(state.space.shape, storage.safe, storage.data.dtype)
     if not storage.data.size:
@@ -129,14 +138,14 @@ def _update_many(
     values = np.ascontiguousarray(state.space.spread(value)).reshape(-1)[iterations]
     olds = np.empty(elements.size, storage.data.dtype)
     # Rounds of distinct elements: the first use of every element, then the second, and so on.
-    remaining = np.arange(elements.size)
+    remaining = np.arange(elements.size)[:: -1 if backwards else 1]
     while remaining.size:
         _, first = np.unique(elements[remaining], return_index=True)
         now = remaining[np.sort(first)]
         places = np.unravel_index(elements[now], storage.data.shape)
         olds[now] = storage.data[places]
         storage.data[places] = combine(olds[now], values[now])
-        remaining = np.setdiff1d(remaining, now, assume_unique=True)
+        remaining = remaining[~np.isin(remaining, now)]
     result.reshape(-1)[iterations] = olds
     return result
 

@@ -81,13 +81,14 @@ def _binary(expr: Any, scope: Scope) -> Evaluator:
     function = arithmetic.binary(type(expr), dtype.element)
     left, right = compile_expr(expr.a, scope), compile_expr(expr.b, scope)
     if type(expr) in arithmetic.DIVISIONS and not dtype.is_float:
-        return _guarded_division(function, left, right, scope, vector=dtype.is_vector)
+        return guarded_division(function, left, right, scope, vector=dtype.is_vector)
     return lambda state: function(left(state), right(state))
 
 
-def _guarded_division(
-    function: arithmetic.Function, left: Evaluator, right: Evaluator, scope: Scope, *, vector: bool
+def guarded_division(
+    function: arithmetic.Function, left: Evaluator, right: Evaluator, scope: Scope, *, vector: bool = False
 ) -> Evaluator:
+    """A division that refuses to divide by zero. Its evaluation raises DeviceDivisionError."""
     place, span = scope.place, scope.span
 
     def evaluate(state: State) -> Value:
@@ -192,8 +193,10 @@ def _or(expr: E.Or, scope: Scope) -> Evaluator:
 
 
 def _load(expr: TensorLoad, scope: Scope) -> Evaluator:
+    from tile_core.interpreter.indices import compile_index
+
     storage, site = scope.storage(expr.source), scope.site(expr.source)
-    index = [compile_expr(at, scope) for at in expr.indices]
+    index = [compile_index(at, scope) for at in expr.indices]
     if scope.vector:
         return lambda state: access.load_many(storage(state), [at(state) for at in index], state, site)
     return lambda state: access.load_one(storage(state), tuple([int(at(state)) for at in index]), state, site)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from tvm import ir
+from tvm.ir.expr import TensorLoad
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
@@ -20,6 +21,7 @@ from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.interpreter import access, debugger
 from tile_core.interpreter.arithmetic import converter
 from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, no_meaning
+from tile_core.interpreter.indices import EXACT, compile_index
 from tile_core.interpreter.loops import compile_for, compile_while
 from tile_core.interpreter.options import Step
 from tile_core.interpreter.races import AccessLog
@@ -35,6 +37,7 @@ from tile_core.ir.asserts import ASSERTION_REMEDY, text_of
 from tile_core.ir.launch import is_launch
 from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ir.regions import scope as scope_of
+from tile_core.ir.visit import collect
 from tile_core.ops.base import op_name
 
 PRIVATE = (LOCAL, VAR)
@@ -104,6 +107,8 @@ def _run_masked(steps: list[Executor], state: State) -> None:
 
 def _bind(stmt: S.Bind, scope: Scope) -> Executor:
     value, slot = compile_expr(stmt.value, scope), scope.declare(stmt.var)
+    if isinstance(stmt.value, EXACT) and not (collect(stmt.value, TensorLoad) or collect(stmt.value, ir.Call)):
+        scope.names.arithmetic[stmt.var] = stmt.value
 
     def run(state: State) -> None:
         state.values[slot] = value(state)
@@ -134,7 +139,7 @@ def _without_races(run: Executor) -> Executor:
 
 def _plain_store(stmt: S.BufferStore, scope: Scope) -> Executor:
     storage, site = scope.storage(stmt.buffer), scope.site(stmt.buffer)
-    index = [compile_expr(at, scope) for at in stmt.indices]
+    index = [compile_index(at, scope) for at in stmt.indices]
     value = _converted(stmt.value, DType(str(stmt.buffer.dtype)), scope)
     if scope.vector:
         return lambda state: access.store_many(storage(state), [at(state) for at in index], value(state), state, site)

@@ -47,7 +47,7 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
             slot = inner.declare(var)
         thread_slots.insert(0, slot)
     body = compile_stmt(launch.body, inner)
-    reverse = scope.options.reversed_blocks
+    reverse = scope.options.reversed_order
 
     def run(state: State) -> None:
         grid = [max(0, int(extent(state))) for extent in extents]

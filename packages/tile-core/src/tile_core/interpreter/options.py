@@ -19,14 +19,15 @@ class Options:
     """Pass configs `interpret.<field>`.
 
     `check_races` and `check_uninitialized` cost time and can be turned off; bounds are always checked. `max_steps` ends
-    a `while` loop that does not end by itself. `reversed_blocks` runs the blocks of a grid from the last to the first:
-    a program whose results change depends on an order that no target promises.
+    a `while` loop that does not end by itself. `reversed_order` runs the blocks of a grid, and the
+    atomic updates of a parallel loop, from the last to the first: a program whose results change depends on an order
+    that no target promises.
     """
 
     check_races: bool = True
     check_uninitialized: bool = True
     max_steps: int = 1_000_000
-    reversed_blocks: bool = False
+    reversed_order: bool = False
 
 
 def read_options(pass_configs: Mapping[str, Any]) -> Options:

@@ -21,6 +21,6 @@ def tile_register_backend() -> Backend:
             "interpret.check_races",
             "interpret.check_uninitialized",
             "interpret.max_steps",
-            "interpret.reversed_blocks",
+            "interpret.reversed_order",
         ),
     )

@@ -29,6 +29,8 @@ class Names:
     buffers: dict[ir.Var, int] = field(default_factory=dict)
     views: dict[ir.Var, ir.Var] = field(default_factory=dict)
     """What each view is a view of."""
+    arithmetic: dict[ir.Var, ir.Expr] = field(default_factory=dict)
+    """The arithmetic that names are bound to; indices compute it exactly."""
     by_thread: set[int] = field(default_factory=set)
     """Slots whose values differ between threads."""
 
@@ -79,7 +81,7 @@ class Scope:
         if not (self.collective and slot in self.names.by_thread):
             return lambda state: state.values[slot]
         span, name = self.span, str(var.name)
-        return lambda state: _common(state.values[slot], name, span)
+        return lambda state: common(state.values[slot], name, span)
 
     def buffer(self, buffer: ir.Var) -> int:
         """The slot of a buffer."""
@@ -104,7 +106,7 @@ class Scope:
         return buffer
 
 
-def _common(value: Any, name: str, span: SourceSpan | None) -> Any:
+def common(value: Any, name: str, span: SourceSpan | None) -> Any:
     """The value that all threads agree on."""
     if np.ndim(value) == 0:
         return value

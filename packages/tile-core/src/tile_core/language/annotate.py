@@ -7,7 +7,7 @@ for the whole function; a pass that cares collects them, every other pass ignore
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tvm import ir, tirx
@@ -38,6 +38,12 @@ def _annotate(node: Any, key: str, value: ir.Expr) -> None:
     builder.emit(S.AttrStmt(node, f"tile.{key}", value, sequence([]), builder.span))
 
 
+def _entries(given: Any, what: str) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(given, Mapping):
+        raise AnnotationError(f"{what}: {given!r} is no dict", remedy="give a dict with buffers as keys")
+    return given.items()
+
+
 def annotate_safe_value(safe_value_map: Mapping[Any, float | int]) -> None:
     """What reads beyond the end of a global tensor give, instead of 0.
 
@@ -50,7 +56,7 @@ def annotate_safe_value(safe_value_map: Mapping[Any, float | int]) -> None:
     Example:
         T.annotate_safe_value({A: -1})
     """
-    for key, value in safe_value_map.items():
+    for key, value in _entries(safe_value_map, "annotate_safe_value"):
         buffer = whole_buffer(key, "annotate_safe_value")
         if buffer.scope != GLOBAL:
             raise AnnotationError(
@@ -94,7 +100,7 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
     Example:
         T.annotate_layout({A_shared: T.Layout(A_shared.shape, lambda i, j: i * 32 + (j ^ (i % 8)))})
     """
-    for key, value in layout_map.items():
+    for key, value in _entries(layout_map, "annotate_layout"):
         buffer = whole_buffer(key, "annotate_layout")
         layout = _layout(buffer, value)
         attributes = fragment_maps(layout) if isinstance(layout, Fragment) else {"index_map": layout.map}
@@ -156,7 +162,7 @@ def annotate_ws_pipeline_depth(depth_map: Mapping[Any, int]) -> None:
     Raises:
         AnnotationError: a depth below 1.
     """
-    for key, depth in depth_map.items():
+    for key, depth in _entries(depth_map, "annotate_ws_pipeline_depth"):
         buffer = whole_buffer(key, "annotate_ws_pipeline_depth")
         if not is_positive_int(depth):
             raise AnnotationError(

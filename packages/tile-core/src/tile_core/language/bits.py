@@ -44,12 +44,12 @@ def bitwise_not(x: Any, span: Any = None) -> Expr:
 
 
 def shift_left(x: Any, y: Any, span: Any = None) -> Expr:
-    """X << y. A shift by the number of bits or more has no defined value; a constant one is refused."""
+    """X << y; 0 where y is negative or at least the number of bits. Such a constant is refused."""
     return Expr(arith.binary("<<", *common(x, y)))
 
 
 def shift_right(x: Any, y: Any, span: Any = None) -> Expr:
-    """X >> y: arithmetic on signed integers, logical on unsigned ones."""
+    """X >> y: arithmetic on signed integers, logical on unsigned ones. A negative or too large y shifts all out."""
     return Expr(arith.binary(">>", *common(x, y)))
 
 

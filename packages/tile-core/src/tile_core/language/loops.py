@@ -10,7 +10,7 @@ from tvm import ir
 
 from tile_core.errors.frontend import LoopArgumentError
 from tile_core.frontend.builder import Builder
-from tile_core.frontend.loops import Axis, LoopNest, axis_of
+from tile_core.frontend.loops import PARALLEL, Axis, LoopNest, axis_of
 from tile_core.frontend.loops import serial as _serial
 from tile_core.frontend.positions import located
 from tile_core.frontend.promotion import shown
@@ -30,7 +30,6 @@ __all__ = [
     "vectorized",
 ]
 
-PARALLEL = "tile.parallel"
 COALESCED_WIDTH = "tile.coalesced_width"
 LOOP_LAYOUT = "tile.loop_layout"
 NUM_STAGES = "tile.num_stages"

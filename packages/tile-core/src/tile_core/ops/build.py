@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tvm_ffi
-from tvm import ir, sym, tirx
+from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType, as_dtype
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.integers import is_index_arithmetic
 from tile_core.ir.regions import VAR, constant, scope
 
@@ -33,13 +34,16 @@ def dtype_of(expr: ir.Expr) -> DType:
 
 def simplify(expr: ir.Expr) -> ir.Expr:
     """`expr`, an integer, in simpler form; as it is where integers that wrap take part."""
-    return sym.Analyzer().simplify(expr) if is_index_arithmetic(expr) else expr
+    return Analyzer().simplify(expr) if is_index_arithmetic(expr) else expr
 
 
 def difference(a: ir.Expr, b: ir.Expr) -> int | None:
     """`a - b` where that is a constant."""
     if tvm_ffi.structural_equal(a, b):
         return 0
+    first, second = constant(a), constant(b)
+    if first is not None and second is not None:
+        return first - second
     return constant(simplify(a - b))
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import tvm_ffi
 from tvm import ir, tirx
-from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 
 

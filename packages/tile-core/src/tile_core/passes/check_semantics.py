@@ -204,7 +204,7 @@ class _Checker:
             problem = f"the tile operation {name.removeprefix(PREFIX)}"
         elif isinstance(stmt, S.For) and NUM_STAGES in stmt.annotations:
             problem = "T.Pipelined"
-        elif isinstance(stmt, S.For) and stmt.kind == S.ForKind.PARALLEL and not stmt.same_as(outer.body):
+        elif _begins_nest(stmt) or (_is_parallel(stmt) and not stmt.same_as(outer.body)):
             problem = "a T.Parallel loop that is not perfectly nested"
         elif isinstance(stmt, S.AllocBuffer) and regions.scope(stmt.buffer) != regions.VAR:
             problem = f"the allocation of {stmt.buffer.name}"
@@ -232,6 +232,15 @@ class _Checker:
             remedy="use smaller tiles, a narrower dtype or fewer pipeline stages",
             span=from_tvm(nest.span),
         )
+
+
+def _is_parallel(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.For) and stmt.kind == S.ForKind.PARALLEL
+
+
+def _begins_nest(stmt: S.Stmt) -> bool:
+    """Whether a loop opens a parallel nest of its own; those that form a box with the loops around them do not."""
+    return _is_parallel(stmt) and PARALLEL in stmt.annotations
 
 
 def _expressions(stmt: S.Stmt) -> Iterator[ir.Expr]:

@@ -26,11 +26,14 @@ from typing import Any, ClassVar
 
 import tvm_ffi
 from tvm import ir, tirx
-from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
+from tile_core.errors.passes import TileExtentError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.analyzer import Analyzer
+from tile_core.ir.regions import constant
+from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import viewed
 from tile_core.layouts.digits import DigitMapping, extent_of
 from tile_core.layouts.mapping import FlatMapping, Mapping, SplitMapping
@@ -95,7 +98,11 @@ class GroupThreads:
 
 @dataclass(frozen=True)
 class InferLayouts:
-    """See the module."""
+    """See the module.
+
+    Raises:
+        TileExtentError: a tile whose size is not known before the call.
+    """
 
     name: ClassVar[str] = "infer_layouts"
     units: MatrixUnits | None = None
@@ -105,10 +112,22 @@ class InferLayouts:
         plan = Plan()
         for stmt in launch_ir.launches(func.body):
             launch = launch_ir.from_stmt(stmt)
+            _require_constant_extents(launch.body)
             _plan_launch(plan, launch, context.capabilities, self.units)
         context.state[self.name] = plan
         context.report["fragments_in_shared"] = [str(buffer.name) for buffer in plan.shared]
         return func
+
+
+def _require_constant_extents(body: S.Stmt) -> None:
+    for stmt in visit.collect(body, S.AllocBuffer):
+        unknown = [extent for extent in stmt.buffer.shape if constant(extent) is None]
+        if unknown and regions.scope(stmt.buffer) != regions.GLOBAL:
+            raise TileExtentError(
+                f"the extent {unknown[0]} of {stmt.buffer.name} is not known before the kernel is called",
+                remedy="allocate the largest size that is needed",
+                span=from_tvm(stmt.span),
+            )
 
 
 def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any, units: MatrixUnits | None) -> None:

@@ -99,6 +99,7 @@ def default_pipeline(capabilities: Any) -> Pipeline:
     `capabilities` are the target's facts; a pass that a target has no use for is left out by the fact, not by a name.
     """
     from tile_core.passes.check_semantics import CheckSemantics
+    from tile_core.passes.define_shifts import DefineShifts
     from tile_core.passes.drop_annotations import DropAnnotations
     from tile_core.passes.legalize_bounds import LegalizeBounds
     from tile_core.passes.lower_scalar_ops import LowerScalarOps
@@ -111,6 +112,7 @@ def default_pipeline(capabilities: Any) -> Pipeline:
         LowerTileOps(),
         LowerScalarOps(),
         WidenIndices(),
+        DefineShifts(),
         LegalizeBounds(),
         DropAnnotations(),
         Simplify(),

@@ -12,15 +12,17 @@ from contextlib import ExitStack, contextmanager
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
-from tvm.sym import Analyzer
 from tvm.sym.analyzer import ConstIntBound, ProofStrength
 from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.integers import is_index_arithmetic
 from tile_core.ir.regions import constant
 
 LIKELY = "prim.likely"
+HUGE = 2**30
+"""Constants from which index arithmetic may leave int32, whatever the sizes of the tensors."""
 LONGEST_NAME = 64
 """How many nodes the value of a name may have to be known to the analyzer."""
 
@@ -68,12 +70,12 @@ class Ranges:
         for extent in buffer.shape:
             if isinstance(extent, ir.Var):
                 largest = 2 ** (extent.ty.dtype.bits - 1) - 1
-                self.analyzer.update(extent, ConstIntBound(0, largest), True)
+                self.analyzer.update(extent, ConstIntBound(0, largest))
 
     def enter_loop(self, loop: S.For) -> None:
         """Learn the range of a loop variable, for the body of the loop."""
         if loop.step is None or (isinstance(loop.step, E.IntImm) and loop.step.value > 0):
-            self.analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent), True)
+            self.analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
 
     def bind(self, bind: S.Bind) -> None:
         """Learn the value of an immutable name.
@@ -82,7 +84,7 @@ class Ranges:
         grow exponentially. A remainder teaches its range alone: its value would only hide the name.
         """
         if isinstance(bind.value, E.FloorMod) and (divisor := constant(bind.value.b)) is not None and divisor > 0:
-            self.analyzer.update(bind.var, ConstIntBound(0, divisor - 1), True)
+            self.analyzer.update(bind.var, ConstIntBound(0, divisor - 1))
             return
         if reads_memory(bind.value) or self._is_data(bind.value):
             self._data.add(bind.var)
@@ -90,7 +92,7 @@ class Ranges:
             return
         self._sizes[bind.var] = self._size(bind.value)
         if self._sizes[bind.var] <= LONGEST_NAME:
-            self.analyzer.bind(bind.var, bind.value, True)
+            self.analyzer.bind(bind.var, bind.value)
 
     def _size(self, expr: ir.Expr) -> int:
         """The nodes of `expr` with the known names replaced by their values."""
@@ -144,27 +146,36 @@ class Ranges:
             if not _keeps_value(expr):
                 return tirx.Var("converted", expr.ty), data
             return (expr if value.same_as(expr.value) else E.Cast(expr.ty, value)), data
-        if isinstance(expr, E.Select) and self._is_data(expr):
+        if isinstance(expr, E.Let) or (isinstance(expr, E.Select) and self._is_data(expr)):
             return tirx.Var("selected", expr.ty), True
-        return expr, not isinstance(expr, E.IntImm)
+        if isinstance(expr, E.Select):
+            parts = [self._sound(part)[0] for part in (expr.condition, expr.true_value, expr.false_value)]
+            return E.Select(*parts), True
+        return expr, not isinstance(expr, E.IntImm) or _is_huge(expr)
 
     def may_wrap(self, expr: ir.Expr) -> bool:
         """Whether arithmetic may leave the range of its dtype.
 
-        That of indices does not, by contract. What is computed from memory does, and so does every other dtype.
+        That of indices does not, by contract. What is computed from memory or from huge constants does, and so does
+        every other dtype.
         """
         return self._leaves_range(expr, self._is_data(expr))
 
     def _leaves_range(self, expr: ir.Expr, is_data: bool) -> bool:
         if not _is_index(expr):
             return True
+        if isinstance(expr, E.LShift) and not isinstance(expr.b, E.IntImm):
+            return True
         if not is_data:
             return False
         bound, half = self.analyzer.const_int_bound(expr), 2 ** (int(expr.ty.dtype.bits) - 1)
-        return int(bound.min_value) < -half or int(bound.max_value) >= half
+        low, high = int(bound.min_value), int(bound.max_value)
+        return low < -half or high >= half or not (low > ConstIntBound.NEG_INF and high < ConstIntBound.POS_INF)
 
     def _is_data(self, expr: ir.Expr) -> bool:
-        return bool(visit.collect(expr, ir.TensorLoad)) or any(var in self._data for var in visit.collect(expr, ir.Var))
+        if visit.collect(expr, ir.TensorLoad) or any(map(_is_huge, visit.collect(expr, E.IntImm))):
+            return True
+        return any(var in self._data for var in visit.collect(expr, ir.Var))
 
     def refutes(self, condition: ir.Expr) -> bool:
         """Whether `condition` is false for every value that the known ranges allow."""
@@ -174,6 +185,10 @@ class Ranges:
 _WRAPPING = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.LShift)
 _BITWISE = (E.RShift, E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor)
 _BINARY = (*_WRAPPING, *_BITWISE, E.Min, E.Max, E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or)
+
+
+def _is_huge(literal: E.IntImm) -> bool:
+    return abs(int(literal.value)) >= HUGE
 
 
 def _keeps_value(cast: E.Cast) -> bool:

@@ -18,10 +18,10 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
-from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.layouts.mapping import Mapping
 from tile_core.passes.accesses import Access, aligned_width, lane_stride, offset, same_place, substitute, uses

@@ -118,6 +118,7 @@ class Printer:
 
     def function(self, func: tirx.PrimFunc) -> PrintedFunction:
         """The whole source: header, helpers that are used, and the function."""
+        self._span = func.span or func.body.span
         self._written = frozenset(_written(func.body))
         name = self._function_name(func)
         declared = self._parameters(func)

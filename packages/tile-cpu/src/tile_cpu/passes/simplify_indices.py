@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tvm import ir, sym, tirx
+from tvm import ir, tirx
 from tvm.ir.transform import Pass
 from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_cpu.passes.affine import lanes_of
@@ -40,7 +41,7 @@ def simplify_indices() -> Pass:
 
 
 def _simplified(indices: Any) -> list[ir.Expr]:
-    return [index if lanes_of(index) == 1 else sym.Analyzer().simplify(index) for index in indices]
+    return [index if lanes_of(index) == 1 else Analyzer().simplify(index) for index in indices]
 
 
 def _store(store: S.BufferStore, mutator: Any) -> S.Stmt:

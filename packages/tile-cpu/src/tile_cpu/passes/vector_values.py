@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm import ir, sym, tirx
+from tvm import ir, tirx
 
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.passes.ranges import LIKELY
 from tile_cpu.passes.affine import dtype_of, int_of, lanes_of
@@ -67,7 +68,7 @@ class VectorValues:
         var: ir.Var,
         first: ir.Expr,
         lanes: int,
-        analyzer: sym.Analyzer,
+        analyzer: Analyzer,
         assumed: Callable[[ir.Expr], bool],
         masked: bool,
         fused: bool,
@@ -128,12 +129,13 @@ class VectorValues:
         if not _unit_stride(buffer):
             raise NotVectorizableError("strided last axis")
         strides = _strides(buffer)
-        offset = values[-1]
+        bits = max(int(part.ty.dtype.bits) for part in (*values, *strides))
+        offset = _widened(values[-1], bits)
         for value, stride in zip(values[:-1], strides[:-1], strict=True):
             if lanes_of(value) > 1:
-                offset = _binary(tirx.Add, offset, _binary(tirx.Mul, value, stride))
+                offset = _binary(tirx.Add, offset, _binary(tirx.Mul, _widened(value, bits), _widened(stride, bits)))
         offset = self._analyzer.simplify(offset)
-        zeros = [int_of(dtype_of(strides[0]), 0) if lanes_of(value) > 1 else value for value in values[:-1]]
+        zeros = [int_of(f"int{bits}", 0) if lanes_of(value) > 1 else value for value in values[:-1]]
         return [*zeros, offset]
 
     def _load(self, load: ir.TensorLoad, mask: ir.Expr | None) -> ir.Expr:
@@ -260,6 +262,11 @@ def _logical(kind: Any, a: ir.Expr, b: ir.Expr) -> ir.Expr:
         if known is not None:
             return one if bool(known) == bool(deciding) else other
     return _binary(kind, a, b)
+
+
+def _widened(index: ir.Expr, bits: int) -> ir.Expr:
+    lanes = lanes_of(index)
+    return index if int(index.ty.dtype.bits) == bits else tirx.Cast(f"int{bits}" + f"x{lanes}" * (lanes > 1), index)
 
 
 def _is_float(expr: ir.Expr) -> bool:

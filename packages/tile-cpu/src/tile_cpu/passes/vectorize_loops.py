@@ -21,10 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tvm import ir, sym, tirx
+from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.ops.build import PARALLEL
 from tile_core.passes.base import PassContext
@@ -185,9 +186,9 @@ class _Emitter:
             axis.var, axis.low + begin, axis.extent - begin, S.ForKind.SERIAL, self._nest.body, span=self._nest.span
         )
 
-    def _analyzer(self, *, overhang: bool = False) -> sym.Analyzer:
+    def _analyzer(self, *, overhang: bool = False) -> Analyzer:
         """What is known about the loop variables; with `overhang`, the vector axis ends with its last vector."""
-        analyzer = sym.Analyzer()
+        analyzer = Analyzer()
         for loop in self._outer:
             analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
         for axis in self._nest.axes:
@@ -221,7 +222,7 @@ def _nothing(comparison: ir.Expr) -> bool:
 
 
 def _folded(expr: ir.Expr) -> ir.Expr:
-    return sym.Analyzer().simplify(expr)
+    return Analyzer().simplify(expr)
 
 
 def _named(name: str, value: ir.Expr) -> tuple[list[S.Stmt], ir.Expr]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm import ir, tirx
-from tvm.sym import Analyzer
 
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions
+from tile_core.ir.analyzer import Analyzer
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.passes.insert_barriers import ACCESS
 from tile_cuda.instructions.wgmma import smem_descriptor

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from tile_core.testing.fuzz.campaign import Campaign, Case
 from tile_core.testing.fuzz.corpus import conformance_sources, page_sources
 from tile_core.testing.fuzz.judge import Judge
 from tile_core.testing.fuzz.shrink import shrunk
+
+STEP = 100
+"""Programs between two lines of progress."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,12 +56,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=float, default=30.0, help="seconds a program")
     parser.add_argument("--page", type=Path, action="append", default=[], help="a Markdown page with programs")
     parser.add_argument("--codes", action="store_true", help="count the outcomes by code")
+    parser.add_argument("--progress", action="store_true", help="a line for every 100 programs")
     parser.add_argument("--verbose", action="store_true", help="a line for each failure as it happens")
     return parser
 
 
 def _told(options: argparse.Namespace) -> Callable[[Case], None]:
+    done = failed = 0
+    start = time.perf_counter()
+
     def told(case: Case) -> None:
+        nonlocal done, failed
+        done, failed = done + 1, failed + case.outcome.failed
+        if options.progress and done % STEP == 0:
+            seconds = time.perf_counter() - start
+            sys.stdout.write(f"{done} of {options.count} programs, {failed} failed, {seconds:.0f} s\n")
+            sys.stdout.flush()
         if options.verbose and case.outcome.failed:
             sys.stdout.write(f"{case.number} {case.source.name} {case.outcome.kind}: {case.outcome.key}\n")
             sys.stdout.flush()

@@ -15,6 +15,7 @@ import select
 import signal
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -213,5 +214,7 @@ def _work(campaign: Campaign, numbers: list[int], out: int, log: int) -> None:
             say(begin=number)
             source, text = campaign.program(number)
             say(outcome=judge(source, text, f"<program {number}>").as_dict())
-    finally:
         os._exit(0)
+    except BaseException:
+        os.write(log, traceback.format_exc().encode())
+        os._exit(1)

@@ -17,6 +17,8 @@ from tile_core.dtypes import DType
 TOLERANCES = {"float64": 2.0**-17, "float32": 2.0**-17, "float16": 2.0**-8, "bfloat16": 2.0**-5}
 """64 units of a float32, in which sums and elementary functions are computed, and 4 of what they are rounded to."""
 _COARSE = 0.5
+_PACKED = (torch.float4_e2m1fn_x2,)
+"""Several numbers a byte, which torch only moves: they agree byte by byte."""
 
 
 def difference(expected: list[list[Any]], actual: list[list[Any]], dtypes: Iterable[DType]) -> str | None:
@@ -36,6 +38,8 @@ def _of_tensors(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> str | Non
         return f"{a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
     if not a.numel():
         return None
+    if a.dtype in _PACKED:
+        a, b = a.view(torch.uint8), b.view(torch.uint8)
     if not a.dtype.is_floating_point:
         differ = a != b
     else:

@@ -8,6 +8,7 @@ run as it stands, once for each target.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import linecache
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -173,7 +174,7 @@ class _Runner:
                 raise _Enough
             parameters = kernel.bind(*fitted(kernel, arguments))
             if target == REFERENCE:
-                Program(kernel.program, Options(max_steps=MAX_STEPS, reversed_blocks=reverse))(*parameters)
+                Program(kernel.program, Options(max_steps=MAX_STEPS, reversed_order=reverse))(*parameters)
             else:
                 kernel.run(*parameters)
             calls.append([_copy(value) for value in parameters])
@@ -197,15 +198,21 @@ class _Runner:
 
 @contextlib.contextmanager
 def _observed(observe: Callable[[JITKernel, tuple[Any, ...]], Any]) -> Iterator[None]:
-    """Every call of a kernel goes to `observe`."""
-    original = JITKernel.__call__
+    """Every call of a kernel goes to `observe`, and elements that nobody writes are zero in every run."""
+    original, empty = JITKernel.__call__, torch.empty
     JITKernel.__call__ = lambda self, *arguments, **keywords: (  # type: ignore[method-assign]
         original(self, *arguments, **keywords) if keywords else observe(self, arguments)
     )
+    torch.empty = lambda *arguments, **keywords: _zeroed(empty(*arguments, **keywords))
     try:
         yield
     finally:
-        JITKernel.__call__ = original  # type: ignore[method-assign]
+        JITKernel.__call__, torch.empty = original, empty  # type: ignore[method-assign]
+
+
+def _zeroed(tensor: torch.Tensor) -> torch.Tensor:
+    ctypes.memset(tensor.data_ptr(), 0, tensor.untyped_storage().nbytes())
+    return tensor
 
 
 def _copy(value: Any) -> Any:

@@ -475,3 +475,25 @@ def transposed_tile(run: Run) -> None:
     a, b = run.randn(20, 33), run.empty(33, 20)
     run(kernel, a, b)
     run.equal(b, a.T)
+
+
+@TABLE()
+def indices_far_outside_read_zero(run: Run) -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((96,), T.float32), Y: T.Tensor((3, 8, 48), T.float32)):
+        with T.Kernel(8, threads=48) as b:
+            far = b * 2147483647
+            for j in T.Parallel(48):
+                Y[0, b, j] = X[b * 48 << j]
+                Y[1, b, j] = X[b * 2147483647 + j]
+                Y[2, b, j] = X[far * 2 + j]
+
+    x, y = run.randn(96), run.empty(3, 8, 48)
+    run(kernel, x, y)
+    beyond = 96
+    index = torch.full((3, 8, 48), beyond, device=run.device)
+    for b in range(8):
+        for j in range(48):
+            for form, at in enumerate((b * 48 << j, b * 2147483647 + j, b * 2147483647 * 2 + j)):
+                index[form, b, j] = min(at, beyond)
+    run.equal(y, torch.cat([x, torch.zeros(1, device=run.device)])[index])

@@ -163,6 +163,45 @@ def scalar_parameters(run: Run) -> None:
     run.equal(out, [1.5, 7.0])
 
 
+@TABLE(needs=("int8", "int64"))
+def shifts_by_any_amount(run: Run) -> None:
+    amounts = [-(2**31), -1, 0, 1, 7, 8, 31, 32, 33, 63, 64, 100, 2**31 - 1]
+    n = len(amounts)
+
+    for dtype in ("int32", "int64", "uint32", "int8"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), dtype), By: T.Tensor((n,), T.int32), Out: T.Tensor((3, n), dtype)):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(n):
+                    Out[0, i] = A[i] << T.cast(By[i], dtype)
+                    Out[1, i] = A[i] >> T.cast(By[i], dtype)
+                    Out[2, i] = A[i] << (i * 3 - 2)
+
+        a = run.integers(n, low=0 if dtype == "uint32" else -100, high=100, dtype=dtype)
+        by, out = run.tensor(amounts, "int32"), run.empty(3, n, dtype=dtype)
+        run(kernel, a, by, out)
+        bits = a.element_size() * 8
+        values, given = a.tolist(), by.to(a.dtype).tolist()
+        run.equal(out[0], _wrapped([_shifted(x, y, bits) for x, y in zip(values, given, strict=True)], a))
+        run.equal(out[1], _wrapped([_shifted(x, y, bits, right=True) for x, y in zip(values, given, strict=True)], a))
+        run.equal(out[2], _wrapped([_shifted(x, i * 3 - 2, bits) for i, x in enumerate(values)], a))
+
+
+def _shifted(value: int, amount: int, bits: int, *, right: bool = False) -> int:
+    """A shift of any amount: a negative one, and one of at least the number of bits, shifts everything out."""
+    inside = 0 <= amount < bits
+    if right:
+        return value >> (amount if inside else bits)
+    return value << amount if inside else 0
+
+
+def _wrapped(values: list[int], like: torch.Tensor) -> torch.Tensor:
+    bits = like.element_size() * 8
+    low = 0 if like.dtype == torch.uint32 else -(2 ** (bits - 1))
+    return torch.tensor([(value - low) % 2**bits + low for value in values], device=like.device).to(like.dtype)
+
+
 @TABLE()
 def integers_wrap_and_shift(run: Run) -> None:
     @T.prim_func
