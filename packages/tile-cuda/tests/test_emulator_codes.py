@@ -65,13 +65,13 @@ def body(block, thread):
     step = E.Cast("uint64", E.FloorDiv(thread, h.int32(64)))
     return [S.AllocBuffer(d), wgmma_fence(), wgmma(address_of(d, 0), operand, E.Add(operand, step), h.int32(0),
             instruction=instruction)]
-run_by_hand(h.program([matrix], h.Kernel(body, shared=[tile]).launch()))
+run_by_hand(h.program([matrix], h.Kernel(body, shared=[tile]).launch()), check=False)
 """
 STORE = """
 def body(block, thread):
     half = E.FloatImm("float16", 1.0)
     return [h.store(tile, half, thread), h.barrier(),
-            h.when(first(thread), tma_store(map_of_matrix, address_of(tile, 0), 0, 0))]
+            h.when(first(thread), tma_store(map_of_matrix, address_of(tile, 0), 0, 0))]  # HERE
 run_by_hand(h.program([matrix], described(E.IntImm("int64", 32)), h.Kernel(body, shared=[tile]).launch()))
 """
 
@@ -94,7 +94,7 @@ PROGRAMS = {
     "EmulatedCopyError": Program(
         HANDMADE
         + "body = lambda block, thread: [mbarrier_wait(address_of(full, 0), 0)]\n"
-        + "run_by_hand(h.program([matrix], h.Kernel(body, shared=[full]).launch()))",
+        + "run_by_hand(h.program([matrix], h.Kernel(body, shared=[full]).launch()))  # HERE",
         "waits at full[0], which is no initialised barrier",
     ),
     "EmulatedDeadlockError": Program(
@@ -176,11 +176,12 @@ def misaligned(body):
     return visit.mutate(body, (S.BufferStore, store))
 
 
-def run_by_hand(program):
-    """Run a lowered program under the emulator's checks."""
+def run_by_hand(program, check=True):
+    """Run a lowered program in the emulator."""
     import numpy as np
 
-    request = CompileRequest(parse_target("cuda", {"arch": "sm_90"}), {"tile.emulate_check": True}, execution="emulate")
+    configs = {"tile.emulate_check": check}
+    request = CompileRequest(parse_target("cuda", {"arch": "sm_90"}), configs, execution="emulate")
     runtime.load(compile_lowered(program, request, {}), request)(np.zeros((8, 16), "float16"))
 
 
