@@ -90,6 +90,14 @@ lower(kernel, threads=True, max_threads=256, warp_size=32, shared_bytes=1024)
     "ThreadIndexError": Program(
         inside("A[T.get_thread_binding()] = 1  # HERE", then="lower(kernel)"), "thread index of axis x"
     ),
+    "TileExtentError": Program(
+        inside(
+            'tile = T.alloc_fragment((n,), "int32")  # HERE\nT.clear(tile)',
+            parameters='n: T.int32, A: T.Tensor((8,), "int32")',
+            then="lower(kernel, threads=True, max_threads=256, warp_size=32, shared_bytes=1024)",
+        ),
+        "the extent n of tile",
+    ),
     "VectorBoundsError": Program(
         inside("for i in T.serial(8):\n    A[i] = 1  # HERE", then="lower(kernel, vectorised)"),
         "A may leave axis 0, whose extent is 8",
