@@ -15,12 +15,13 @@ def together(run: Executor, what: str, scope: Scope) -> Executor:
     The function raises DivergentCollectiveError where some threads do not come by.
     """
     place, span, name = scope.place, scope.span, what.removeprefix("tile.")
+    workers = scope.workers
 
     def once(state: State) -> Signal | None:
         space, mask = state.space, state.mask
-        if mask is not None and not mask.all():
+        if mask is not None and int(mask.sum()) != workers:
             raise DivergentCollectiveError(
-                f"{name} is reached by {int(mask.sum())} of {space.size} threads{place.describe(state)}",
+                f"{name} is reached by {int(mask.sum())} of {workers} threads{place.describe(state)}",
                 remedy="move it out of the condition on the thread index",
                 span=span,
             )

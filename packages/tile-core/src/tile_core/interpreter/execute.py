@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, no
 from tile_core.interpreter.indices import EXACT, compile_index
 from tile_core.interpreter.loops import compile_for, compile_while
 from tile_core.interpreter.options import Step
+from tile_core.interpreter.phases import compile_groups, initial_words
 from tile_core.interpreter.races import AccessLog
 from tile_core.interpreter.reducers import compile_contribution
 from tile_core.interpreter.scope import Scope
@@ -37,7 +39,9 @@ from tile_core.ir.asserts import ASSERTION_REMEDY, text_of
 from tile_core.ir.launch import is_launch
 from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ir.regions import scope as scope_of
+from tile_core.ir.thread_groups import is_region
 from tile_core.ir.visit import collect
+from tile_core.ops.asynchronous import ARRIVALS
 from tile_core.ops.base import op_name
 
 PRIVATE = (LOCAL, VAR)
@@ -84,10 +88,21 @@ def _text(stmt: S.Stmt) -> str:
 
 
 def _sequence(stmt: S.SeqStmt, scope: Scope) -> Executor:
-    steps = [compile_stmt(child, scope) for child in stmt.seq]
+    steps = _steps(list(stmt.seq), scope)
     if scope.vector:
         return lambda state: _run_masked(steps, state)
     return lambda state: _run(steps, state)
+
+
+def _steps(stmts: list[S.Stmt], scope: Scope) -> list[Executor]:
+    """A step for each statement, and one for regions of thread groups that follow each other."""
+    found: list[Executor] = []
+    for beside, run in groupby(stmts, is_region):
+        if beside:
+            found.append(compile_groups(list(run), scope))
+        else:
+            found += [compile_stmt(stmt, scope) for stmt in run]
+    return found
 
 
 def _run(steps: list[Executor], state: State) -> Signal | None:
@@ -180,6 +195,8 @@ def _is_statement(stmt: S.Evaluate) -> bool:
 
 def _allocate(stmt: S.AllocBuffer, scope: Scope) -> Executor:
     buffer = stmt.buffer
+    arrivals = stmt.annotations.get(ARRIVALS)
+    words = None if arrivals is None else initial_words(list(arrivals))
     slot, where, dtype = scope.buffer(buffer), scope_of(buffer), DType(str(buffer.dtype))
     shape = [compile_expr(extent, scope) for extent in buffer.ty.shape]
     own = where in PRIVATE or (where.startswith("local.") and scope.parallel)
@@ -188,7 +205,9 @@ def _allocate(stmt: S.AllocBuffer, scope: Scope) -> Executor:
     def run(state: State) -> None:
         extents = tuple(int(extent(state)) for extent in shape)
         storage = allocate(str(buffer.name), dtype, where, extents, state.space if own else UNIFORM, span)
-        if not tracked:
+        if words is not None:
+            storage.data[...] = words
+        if not tracked or words is not None:
             storage.written = None
         state.buffers[slot] = storage
 
@@ -266,6 +285,8 @@ def _assert(stmt: S.AssertStmt, scope: Scope) -> Executor:
 
 
 def _attribute(stmt: S.AttrStmt, scope: Scope) -> Executor:
+    if is_region(stmt):
+        return compile_groups([stmt], scope)
     return compile_stmt(stmt.body, scope)
 
 

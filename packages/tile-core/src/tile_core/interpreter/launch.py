@@ -8,6 +8,7 @@ every statement's reads come before its writes, as if a barrier stood between st
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from tvm import ir
@@ -38,7 +39,7 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
     used = set(collect(launch.body, ir.Var))
     by_thread = tells_threads_apart(launch)
     threads = _threads(launch) if by_thread else UNIFORM
-    inner = replace(inner, vector=by_thread, threads=by_thread)
+    inner = replace(inner, vector=by_thread, threads=by_thread, workers=prod(launch.threads))
     thread_slots: list[int] = []
     for var in reversed(launch.thread_vars):
         if var in used:

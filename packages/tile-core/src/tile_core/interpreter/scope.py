@@ -44,7 +44,7 @@ class Scope:
 
     `vector`: the iteration space has axes here. `threads`: they are the threads of the block. `collective`: all
     threads act together here, so that what differs between them cannot be used. `written`: buffers that the enclosing
-    parallel region writes.
+    parallel region writes. `workers`: the threads for which a statement stands that is run once.
     """
 
     names: Names
@@ -57,6 +57,7 @@ class Scope:
     collective: bool = False
     parallel: bool = False
     written: frozenset[ir.Var] = frozenset()
+    workers: int = 1
 
     def at(self, node: Any) -> Scope:
         """This scope at a statement."""

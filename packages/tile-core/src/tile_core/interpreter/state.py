@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tile_core.interpreter.crew import Crew
 from tile_core.interpreter.races import AccessLog
 from tile_core.interpreter.space import UNIFORM, Array, Space
 from tile_core.interpreter.storage import Storage
@@ -19,7 +20,7 @@ class State:
     `mask` is `None` where all of them do; it is never used in a uniform space, where control flow is Python's.
     """
 
-    __slots__ = ("buffers", "log", "loop", "mask", "space", "values")
+    __slots__ = ("buffers", "crew", "log", "loop", "mask", "space", "values")
 
     def __init__(self, values: int, buffers: int) -> None:
         self.values: list[Any] = [None] * values
@@ -28,6 +29,14 @@ class State:
         self.mask: Array | None = None
         self.log: AccessLog | None = None
         self.loop: LoopMasks | None = None
+        self.crew: Crew | None = None
+
+    def fork(self, crew: Crew) -> State:
+        """The state of one that runs beside others of `crew`: variables and memory are the same."""
+        other = State(0, 0)
+        other.values, other.buffers, other.space, other.mask = self.values, self.buffers, self.space, self.mask
+        other.crew = crew
+        return other
 
     def storage(self, slot: int) -> Storage:
         """The memory of a buffer that is allocated."""

@@ -12,6 +12,7 @@ from tile_core.interpreter.barriers import BARRIERS, compile_barrier
 from tile_core.interpreter.collective import together
 from tile_core.interpreter.evaluate import compile_expr, no_meaning
 from tile_core.interpreter.lanes import one_by_one
+from tile_core.interpreter.phases import compile_asynchronous, is_asynchronous
 from tile_core.interpreter.regions import RegionView, compile_region
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
@@ -40,6 +41,12 @@ def compile_tile_op(stmt: S.Evaluate, scope: Scope) -> Executor:
     call = view(stmt, OPS)
     if call.op in BARRIERS:
         return compile_barrier(call, scope)
+    if is_asynchronous(call):
+        return compile_asynchronous(call, scope, _compile_call)
+    return _compile_call(call, scope)
+
+
+def _compile_call(call: OpCall, scope: Scope) -> Executor:
     if scope.parallel or (scope.threads and _is_for_each(call)):
         return one_by_one(_compile(call, replace(scope, vector=False, parallel=False, threads=False)))
     if scope.threads:

@@ -15,6 +15,7 @@ from tile_core.frontend.values import Buffer, Value, VarCell, unwrap
 from tile_core.ir.regions import FRAGMENT, GLOBAL, LOCAL, REDUCER, VAR
 from tile_core.language import reducer
 from tile_core.language._operands import is_positive_int
+from tile_core.ops.asynchronous import ARRIVALS, BARRIER
 
 __all__ = [
     "alloc_barrier",
@@ -27,7 +28,6 @@ __all__ = [
     "allocate",
 ]
 
-BARRIER = "shared.barrier"
 Shape = Any
 """An int, an expression, or a sequence of them."""
 
@@ -130,7 +130,7 @@ def alloc_barrier(arrive_count: int | Sequence[int]) -> Buffer:
     counts = [arrive_count] if isinstance(arrive_count, int) else list(arrive_count)
     if not counts or not all(map(is_positive_int, counts)):
         raise AllocationError(f"alloc_barrier: arrive_count={arrive_count!r}", remedy="counts are ints of at least 1")
-    return _allocate((len(counts),), "uint64", BARRIER, "barrier", {"tile.arrive_count": counts})
+    return _allocate((len(counts),), "uint64", BARRIER, "barrier", {ARRIVALS: counts})
 
 
 def allocate(

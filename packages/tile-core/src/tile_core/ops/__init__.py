@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
 from tile_core.ops.atomic import ATOMIC, ATOMIC_VALUE
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
 from tile_core.ops.copy import ASYNC_COPY, COPY
@@ -50,5 +51,6 @@ OPS: Mapping[str, TileOp] = {
         SYNC_GRID,
         COMMIT_GROUP,
         WAIT_GROUP,
+        *ASYNCHRONOUS_OPS,
     )
 }

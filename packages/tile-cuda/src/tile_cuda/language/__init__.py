@@ -9,6 +9,26 @@ from tile_core.language import dialect
 from tile_cuda.language.unimplemented import UNIMPLEMENTED
 
 OWN = {
+    "tile_cuda.language.asynchronous": (
+        "WarpSpecialize",
+        "WarpSpecializeFrame",
+        "barrier_arrive",
+        "barrier_wait",
+        "cp_async_barrier_noinc",
+        "dec_max_nreg",
+        "fence_proxy_async",
+        "inc_max_nreg",
+        "mbarrier_arrive",
+        "mbarrier_arrive_expect_tx",
+        "mbarrier_expect_tx",
+        "mbarrier_wait_parity",
+        "no_set_max_nreg",
+        "set_max_nreg",
+        "tma_copy",
+        "tma_store_arrive",
+        "tma_store_wait",
+        "ws",
+    ),
     "tile_cuda.language.kernel": ("Kernel",),
     "tile_cuda.language.math": (
         "__cos",
