@@ -10,6 +10,7 @@ from tile_core.printer.simt import NATIVE
 from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.passes.assign_roles import AssignRoles
+from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
 
@@ -23,6 +24,6 @@ def edits(target: Target) -> tuple[Edit, ...]:
     units = TensorCores(int(str(target.option("arch")).removeprefix("sm_")))
     return (
         *thread_edits(NATIVE | functions.NATIVE, units),
-        insert_after("check_semantics", SpecializeWarps(units), StageResults(units)),
+        insert_after("check_semantics", LowerAsynchrony(units), SpecializeWarps(units), StageResults(units)),
         insert_after("insert_barriers", AssignRoles()),
     )

@@ -42,6 +42,7 @@ from tile_core.passes.axis_groups import Group, Nest, Node, group_nodes
 from tile_core.passes.base import PassContext
 from tile_core.passes.matrix import MatrixUnits, Multiplier
 from tile_core.passes.nests import collect_program
+from tile_core.passes.thread_parts import Part, parts_of
 
 
 @dataclass(frozen=True)
@@ -131,20 +132,27 @@ def _require_constant_extents(body: S.Stmt) -> None:
 
 
 def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any, units: MatrixUnits | None) -> None:
-    body, threads = launch.body, prod(launch.threads)
     changing = _changing(launch)
     # Memory that has two names is addressed, so neither is in registers.
-    views = visit.collect(body, S.DeclBuffer)
+    views = visit.collect(launch.body, S.DeclBuffer)
     shared: set[ir.Var] = {declared.buffer for declared in views}.union(*map(viewed, views))
-    multiplier = Multiplier(units, threads, capabilities)
+    parts, common = parts_of(launch)
+    plan.shared.extend(sorted(common, key=lambda buffer: str(buffer.name)))
+    for part in parts:
+        _plan_part(plan, part, shared | common, changing, Multiplier(units, part.threads, capabilities))
+
+
+def _plan_part(
+    plan: Plan, part: Part, shared: set[ir.Var], changing: frozenset[ir.Var], multiplier: Multiplier
+) -> None:
     while True:
-        program = collect_program(body, frozenset(shared), multiplier)
+        program = collect_program(part.body, frozenset(shared), multiplier)
         groups, refused = group_nodes(program, frozenset(shared))
-        settled = [_Settled(group, threads, capabilities, changing) for group in groups]
+        settled = [_Settled(group, part.threads, multiplier.capabilities, changing) for group in groups]
         refused |= {node.buffer for group in settled for node in group.uniform_but_spare()}
         if not refused:
             break
-        shared |= refused
+        shared = shared | refused
     for group in settled:
         group.record(plan)
     plan.elsewhere |= shared

@@ -12,7 +12,7 @@ need a barrier inside is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -20,11 +20,19 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.layouts import DivergentBarrierError
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import regions, visit
+from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import view_roots
-from tile_core.ops.threads import ATOMIC_UPDATES, BLOCK_WIDE, WARP_WIDE, exchanges
+from tile_core.ir.thread_groups import ThreadGroup
+from tile_core.ops.threads import (
+    ATOMIC_UPDATES,
+    BLOCK_WIDE,
+    NAMED_BARRIERS,
+    THREAD_PREFIX,
+    WARP_WIDE,
+    exchanges,
+)
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
@@ -42,17 +50,22 @@ PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
 
 @dataclass(frozen=True)
 class Touched:
-    """Buffers read and written since the last barrier."""
+    """Buffers read and written since the last barrier; `beside` are those of regions, by their group of threads."""
 
     reads: frozenset[ir.Var] = frozenset()
     writes: frozenset[ir.Var] = frozenset()
+    beside: Mapping[ThreadGroup, Touched] = field(default_factory=dict)
 
     def __or__(self, other: Touched) -> Touched:
-        return Touched(self.reads | other.reads, self.writes | other.writes)
+        beside = dict(self.beside)
+        for group, touched in other.beside.items():
+            beside[group] = beside.get(group, CLEAN) | touched
+        return Touched(self.reads | other.reads, self.writes | other.writes, beside)
 
     def conflicts(self, later: Touched) -> bool:
-        """Whether `later` may not follow without a barrier."""
-        return bool(self.writes & (later.reads | later.writes) or self.reads & later.writes)
+        """Whether `later` may not follow without a barrier of the block."""
+        own = self.writes & (later.reads | later.writes) or self.reads & later.writes
+        return bool(own) or any(touched.conflicts(later) for touched in self.beside.values())
 
 
 CLEAN = Touched()
@@ -100,6 +113,7 @@ class _Placer:
         self._divergent = divergent
         self._overlapping = overlapping
         self._roots = roots
+        self._groups: dict[ThreadGroup, int] = {}
         self.count = 0
 
     def stmt(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
@@ -109,12 +123,31 @@ class _Placer:
                 part, before = self.stmt(part, before)
                 parts.append(part)
             return visit.sequence(parts, stmt.span), before
+        if thread_groups.is_region(stmt):
+            return self._region(stmt, before)
         if isinstance(stmt, S.AttrStmt) and stmt.attr_key not in (PHASE, FOREIGN):
             body, after = self.stmt(stmt.body, before)
             return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, body, stmt.span), after
         if isinstance(stmt, S.For | S.While | S.IfThenElse) and self._is_uniform(stmt):
             return self._control(stmt, before)
         return self._piece(stmt, before)
+
+    def _region(self, stmt: S.AttrStmt, before: Touched) -> tuple[S.Stmt, Touched]:
+        """A region of some threads. What other groups do beside it is ordered by barriers of the author's."""
+        group = thread_groups.group_of(stmt)
+        whole = self._spread(self._touched(stmt))
+        prefix: list[S.Stmt] = []
+        if Touched(before.reads, before.writes).conflicts(whole):
+            prefix, before = [barrier(stmt.span)], CLEAN
+            self.count += 1
+        inner = _Placer(self._divergent, self._overlapping, self._roots)
+        branch = stmt.body
+        body, _after = inner.stmt(branch.then_case, before.beside.get(group, CLEAN))
+        self.count += inner.count
+        named = self._groups.setdefault(group, NAMED_BARRIERS - 1 - len(self._groups))
+        body = visit.mutate(body, (S.Evaluate, lambda node, _mutator: _of_group(node, named, group)))
+        region = thread_groups.region(group, S.IfThenElse(branch.condition, body, None, branch.span))
+        return visit.sequence([*prefix, region], stmt.span), before | Touched(beside={group: self._touched(stmt)})
 
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
         if is_barrier(stmt):
@@ -162,7 +195,7 @@ class _Placer:
             found.union(*(self._overlapping.get(buffer, frozenset()) for buffer in found))
             for found in (touched.reads, touched.writes)
         )
-        return Touched(reads, writes)
+        return Touched(reads, writes, touched.beside)
 
     def _by_root(self, touched: Touched) -> Touched:
         """Views stand for the buffer whose memory they are."""
@@ -262,9 +295,13 @@ def is_barrier(stmt: S.Stmt) -> bool:
 def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
     """Variables whose value may differ between the threads of a block: a fixed point over binds and private stores."""
     found = set(launch.thread_vars)
+    # Of a region, the branch that all of its threads take.
+    entered = [region.body for region in thread_groups.regions_in(launch.body)]
     while True:
         before = len(found)
         for stmt in visit.statements(launch.body):
+            if any(stmt.same_as(branch) for branch in entered):
+                continue
             if isinstance(stmt, S.AttrStmt) and stmt.attr_key == PHASE:
                 found |= {
                     store.buffer
@@ -296,8 +333,17 @@ def _depends(expr: ir.Expr, found: set[ir.Var]) -> bool:
     return any(var in found for var in visit.collect(expr, ir.Var)) or exchanges(expr, WARP_WIDE | ATOMIC_UPDATES)
 
 
+def _of_group(node: S.Evaluate, number: int, group: ThreadGroup) -> S.Stmt:
+    """The block's barrier, in a region, as one of the region's threads."""
+    if not is_barrier(node):
+        return node
+    attrs = {"barrier_id": number, "arrive_count": group.count}
+    return S.Evaluate(ir.Call(tile_op(f"{THREAD_PREFIX}named_barrier"), [], attrs=attrs, ret_ty="void"), node.span)
+
+
 def _without_phases(stmt: S.Stmt) -> S.Stmt:
     def attribute(node: S.AttrStmt, mutator: Any) -> S.Stmt:
-        return mutator.mutate(node.body) if node.attr_key == PHASE else mutator.default_mutate(node)
+        done = node.attr_key == PHASE or thread_groups.is_region(node)
+        return mutator.mutate(node.body) if done else mutator.default_mutate(node)
 
     return visit.mutate(stmt, (S.AttrStmt, attribute))

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import regions, visit
+from tile_core.ir import regions, thread_groups, visit
 from tile_core.ops.print import is_printed_once
 from tile_core.ops.threads import ATOMIC_UPDATES, exchanges, is_for_every_thread, tells_threads_apart
 from tile_core.passes import rebuild
@@ -84,7 +84,8 @@ def _partition(
         ),
     )
     multiplier = Multiplier(units, scope.block, context.capabilities)
-    body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(launch)).stmt(launch.body)
+    own = replace(launch, body=visit.mutate(launch.body, (S.AttrStmt, _without_foreign)))
+    body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(own)).stmt(launch.body)
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
     head += [
         S.Bind(shift, tirx.floormod(source.start, int32(source.unit)))
@@ -96,6 +97,10 @@ def _partition(
     head += [S.AllocBuffer(buffer) for buffer in scope.workspaces]
     body = visit.mutate(body, (S.SeqStmt, lambda seq, mutator: _with_flags(scope, mutator.default_mutate(seq))))
     return replace(launch, body=visit.sequence([*head, body]))
+
+
+def _without_foreign(stmt: S.AttrStmt, mutator: Any) -> S.Stmt:
+    return visit.sequence([], stmt.span) if is_foreign(stmt) else mutator.default_mutate(stmt)
 
 
 def _with_flags(scope: ThreadScope, seq: S.Stmt) -> S.Stmt:
@@ -184,11 +189,26 @@ class _Block:
             return S.IfThenElse(self._value(stmt.condition), self.stmt(stmt.then_case), otherwise, stmt.span)
         if isinstance(stmt, S.While):
             return S.While(self._value(stmt.condition), self.stmt(stmt.body), stmt.span)
+        if thread_groups.is_region(stmt):
+            return self._group(stmt)
         if isinstance(stmt, S.AttrStmt):
             return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, self.stmt(stmt.body), stmt.span)
         if isinstance(stmt, S.Bind):
             return self._bind(stmt)
         return self._scope.rewrite(stmt, {}, 0)
+
+    def _group(self, stmt: S.AttrStmt) -> S.Stmt:
+        """The region of some threads, numbered from 0 inside."""
+        group = thread_groups.group_of(stmt)
+        thread = tirx.Var("thread", "int32")
+        scope = replace(self._scope, thread=thread, block=group.count)
+        inner = _Block(
+            scope, replace(self._multiplier, threads=group.count), is_one_program=self._is_one_program
+        )
+        first, outer = int32(group.first), self._scope.thread
+        body = visit.sequence([S.Bind(thread, outer - first), inner.stmt(stmt.body)], stmt.span)
+        among = E.And(E.GE(outer, first), E.LT(outer, int32(group.first + group.count)))
+        return thread_groups.region(group, S.IfThenElse(among, body, None, stmt.span))
 
     def _bind(self, stmt: S.Bind) -> S.Stmt:
         """A value that an atomic update gives is the block's: one thread makes it, and the others read it."""

@@ -2,8 +2,8 @@
 
 Tiles whose lives do not overlap share bytes. A tile lives from its first to its last access in the order of the
 program; a tile used inside of a loop and allocated outside of it lives for the whole loop, an asynchronous one from
-the beginning of the kernel. Places are multiples of 128
-bytes, so that every vector access and bank pattern begins as if the tile were alone.
+the beginning of the kernel, and one that a group of threads uses for all of it. Places are multiples of 128 bytes, so
+that every vector access and bank pattern begins as if the tile were alone.
 
 Each allocation is annotated `tile.offset`; the launch gets its `shared_bytes`. The report gets `shared_bytes` and the
 tiles.
@@ -20,7 +20,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.passes import SharedMemoryLimitError
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import regions, visit
+from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.regions import constant
 from tile_core.ir.views import view_roots
 from tile_core.passes.base import PassContext
@@ -97,8 +97,13 @@ class _Lives:
         self._loops: list[tuple[int, set[ir.Var]]] = []
         self._walk(body)
         self.tiles = [tile for tile in self._tiles.values() if tile.last >= 0]
+        beside = {
+            self._roots.get(var, var)
+            for region in thread_groups.regions_in(body)
+            for var in visit.collect(region, ir.Var)
+        }
         for tile in self.tiles:
-            kind = self._asynchronous.get(tile.buffer)
+            kind = ALWAYS if tile.buffer in beside else self._asynchronous.get(tile.buffer)
             tile.first = tile.first if kind is None else 0
             tile.last = self._position if kind == ALWAYS else tile.last
 

@@ -33,6 +33,11 @@ def mbarrier_expect(barrier: ir.Expr, count: Value) -> ir.Expr:
     return instruction("mbarrier_expect", barrier, count)
 
 
+def mbarrier_announce(barrier: ir.Expr, count: Value) -> ir.Expr:
+    """Copies bring `count` bytes more in this phase; no arrival."""
+    return instruction("mbarrier_announce", barrier, count)
+
+
 def mbarrier_wait(barrier: ir.Expr, parity: Value) -> ir.Expr:
     """Wait until the phase of parity 0 or 1 is over; its copies have landed then."""
     return instruction("mbarrier_wait", barrier, parity)
@@ -63,6 +68,8 @@ _INIT = """asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
 _ARRIVE = 'asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(tile_shared_address(barrier)) : "memory");'
 _EXPECT = """asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
       :: "r"(tile_shared_address(barrier)), "r"(bytes) : "memory");"""
+_ANNOUNCE = """asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+      :: "r"(tile_shared_address(barrier)), "r"(bytes) : "memory");"""
 # No scope: `.release.cluster` would become a fence of the whole device before every arrival.
 _ARRIVE_REMOTE = """asm volatile(
       "{\\n.reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
@@ -87,6 +94,9 @@ SNIPPETS = {
         "@barrier, unsigned bytes",
         _EXPECT,
         "tile::phase_expect(barrier, bytes); tile::phase_arrive(barrier);",
+    ),
+    "tile_mbarrier_announce": device_function(
+        "tile_mbarrier_announce", "@barrier, unsigned bytes", _ANNOUNCE, "tile::phase_expect(barrier, bytes);"
     ),
     "tile_mbarrier_wait": device_function(
         "tile_mbarrier_wait", "@barrier, unsigned parity", _WAIT, "tile::phase_wait(barrier, parity);"

@@ -7,6 +7,7 @@ need go to the others where there are two or more of those: the hardware divides
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,6 +29,8 @@ ARRIVALS = "tile.arrivals"
 """Annotation of barriers: `full` is arrived at by the copying thread, `empty` by every warp of the block."""
 WARP, WARPGROUP = 32, 128
 OWN_BARRIER = 1
+KEEP_REGISTERS = "tile.keep_registers"
+"""Attribute of a function whose author wants registers left where they are."""
 REGISTERS = {256: (40, 232)}
 """Threads of the block to the registers of a copying and of another thread: (40 + 2 · 232) · 128 ≤ 65536."""
 
@@ -41,15 +44,17 @@ class AssignRoles:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
 
+        moves = KEEP_REGISTERS not in (func.attrs or {})
+
         def assign(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
-            return _assign(launch_ir.from_stmt(loop)).to_stmt()
+            return _assign(launch_ir.from_stmt(loop), REGISTERS if moves else {}).to_stmt()
 
         return func.with_body(visit.mutate(func.body, (S.For, assign)), func.span)
 
 
-def _assign(launch: launch_ir.Launch) -> launch_ir.Launch:
+def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) -> launch_ir.Launch:
     parts = list(launch.body.seq) if isinstance(launch.body, S.SeqStmt) else [launch.body]
     programs = [part for part in parts if is_foreign(part) and regions.constant(part.value) == 1]
     if not programs:
@@ -58,13 +63,13 @@ def _assign(launch: launch_ir.Launch) -> launch_ir.Launch:
     own = visit.sequence([part for part in parts if not part.same_as(producer)], launch.span)
     allocations = [alloc for alloc in visit.collect(own, S.AllocBuffer) if ASYNCHRONOUS in alloc.annotations]
     thread, threads = launch.thread_vars[0], launch.threads[0]
-    copying = _copying(_plain(producer.body), thread, threads)
+    copying = _copying(_plain(producer.body), thread, threads, registers.get(threads))
     body = visit.sequence(
         [
             *allocations,
             S.IfThenElse(E.EQ(thread, int32(0)), _initialised(allocations, threads), None),
             barrier(launch.span),
-            S.IfThenElse(E.LT(thread, int32(threads)), _consuming(_plain(own), threads), copying, launch.span),
+            S.IfThenElse(E.LT(thread, int32(threads)), _consuming(_plain(own), threads, registers.get(threads)), copying, launch.span),
         ],
         launch.span,
     )
@@ -91,7 +96,7 @@ def _initialised(allocations: list[S.AllocBuffer], threads: int) -> S.Stmt:
     return visit.sequence([*stmts, S.Evaluate(fence_barrier_init())])
 
 
-def _consuming(own: S.Stmt, threads: int) -> S.Stmt:
+def _consuming(own: S.Stmt, threads: int, registers: tuple[int, int] | None) -> S.Stmt:
     """The block's program without the hoisted allocations, among its own threads."""
 
     def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:
@@ -103,15 +108,13 @@ def _consuming(own: S.Stmt, threads: int) -> S.Stmt:
         return S.Evaluate(barrier_sync(int32(OWN_BARRIER), int32(threads)), node.span)
 
     body = visit.mutate(own, (S.AllocBuffer, allocate), (S.Evaluate, evaluate))
-    registers = REGISTERS.get(threads)
     if registers is None:
         return body
     return visit.sequence([S.Evaluate(set_max_registers(registers[1], increase=True)), body])
 
 
-def _copying(program: S.Stmt, thread: ir.Var, threads: int) -> S.Stmt:
+def _copying(program: S.Stmt, thread: ir.Var, threads: int, registers: tuple[int, int] | None) -> S.Stmt:
     one = S.IfThenElse(E.EQ(thread, int32(threads)), program, None)
-    registers = REGISTERS.get(threads)
     if registers is None:
         return one
     return visit.sequence([S.Evaluate(set_max_registers(registers[0], increase=False)), one])

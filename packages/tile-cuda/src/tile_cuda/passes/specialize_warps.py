@@ -42,6 +42,7 @@ from tile_cuda.instructions.mbarrier import mbarrier_wait
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.wgmma import WarpgroupProduct
 from tile_cuda.passes.assign_roles import ARRIVALS
+from tile_cuda.passes.lower_asynchrony import is_scheduled
 from tile_cuda.passes.pipelines import Pipeline, Preload, find_pipelines, find_preloads
 from tile_cuda.passes.producer import producer_program
 from tile_cuda.passes.ring import (
@@ -111,7 +112,7 @@ class _Specializer:
         threads = self._original.threads
         if threads[1:] != (1, 1) or threads[0] % WARPGROUP or threads[0] + WARPGROUP > MOST_THREADS:
             return None
-        if not self._pipelines(self._original):
+        if is_scheduled(self._original.body) or not self._pipelines(self._original):
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
         pipelines = self._pipelines(launch)

@@ -20,7 +20,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import as_dtype
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import regions, visit
+from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import swizzled
 from tile_core.ops.base import OpCall, op_name, view
@@ -64,7 +64,7 @@ class _Stager:
             if (product := self._multiplier.of(call, self._elsewhere)) is not None
             for held in product.held[:1]
         }
-        if not held:
+        if not held or thread_groups.regions_in(self._launch.body):
             return self._launch.to_stmt()
 
         def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:

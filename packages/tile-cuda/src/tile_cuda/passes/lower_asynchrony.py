@@ -1,0 +1,244 @@
+"""Barriers, tensor copies and roles that the author wrote become instructions of single threads.
+
+Barriers go to shared memory that is theirs for the whole kernel; one thread initialises them before anything else. What
+every thread does, arriving and waiting, stays where it is. A tensor copy is issued by the first thread of those that come
+by, its tensor described on the host. Before a store, what the threads have written is fenced off for the engine; after a
+wait for stores, their tiles may be written again by any of them.
+
+Runs on tile ops, before anything is divided among threads. Where a launch has such ops, `specialize_warps` leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.errors.passes import MissingLoweringError
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import regions, thread_groups, visit
+from tile_core.ir.descriptors import named
+from tile_core.ir.spans import from_tvm
+from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER
+from tile_core.ops.base import OpCall, op_name, view
+from tile_core.passes.base import PassContext
+from tile_core.passes.insert_barriers import barrier
+from tile_core.passes.matrix import MatrixUnits
+from tile_core.passes.nests import FOREIGN, is_foreign
+from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS
+from tile_core.passes.swizzle_tiles import TILES
+from tile_core.passes.thread_scope import int32
+from tile_cuda.instructions.cp_async import cp_async_commit, cp_async_wait
+from tile_cuda.instructions.mbarrier import (
+    fence_async,
+    fence_barrier_init,
+    mbarrier_announce,
+    mbarrier_arrive,
+    mbarrier_init,
+    mbarrier_wait,
+)
+from tile_cuda.instructions.threads import set_max_registers
+from tile_cuda.instructions.tma import tma_load, tma_store, tma_store_commit, tma_store_wait
+from tile_cuda.passes.box_copies import Boxes, boxes
+from tile_cuda.passes.matrix_tiles import matrix_tiles
+
+NAMES = frozenset(op.name for op in ASYNCHRONOUS_OPS)
+
+
+@dataclass(frozen=True)
+class LowerAsynchrony:
+    """See the module."""
+
+    name: ClassVar[str] = "lower_asynchrony"
+    units: MatrixUnits
+
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
+        """The function after this pass.
+
+        Raises:
+            MissingLoweringError: an architecture without such barriers and copies.
+            OpArgumentError: a copy that the engine does not make.
+        """
+
+        def lower(loop: S.For, mutator: Any) -> S.Stmt:
+            if not launch_ir.is_launch(loop):
+                return mutator.default_mutate(loop)
+            launch = launch_ir.from_stmt(loop)
+            return _Lowerer(launch, self.units, context).result() if is_asynchronous(launch.body) else loop
+
+        return func.with_body(visit.mutate(func.body, (S.For, lower)), func.span)
+
+
+def is_asynchronous(body: S.Stmt) -> bool:
+    """Whether the author synchronises by hand in the body of a launch."""
+    return (
+        any(op_name(stmt) in NAMES for stmt in visit.collect(body, S.Evaluate))
+        or bool(thread_groups.regions_in(body))
+        or any(regions.scope(alloc.buffer) == BARRIER for alloc in visit.collect(body, S.AllocBuffer))
+    )
+
+
+def is_scheduled(body: S.Stmt) -> bool:
+    """Whether this pass has found the author's own synchronisation in the body of a launch."""
+    return any(is_foreign(stmt) or thread_groups.is_region(stmt) for stmt in visit.statements(body))
+
+
+class _Lowerer:
+    def __init__(self, launch: launch_ir.Launch, units: MatrixUnits, context: PassContext) -> None:
+        self._launch, self._context = launch, context
+        self._orders = matrix_tiles(launch, units, context.capabilities)
+        self._barriers: dict[ir.Var, ir.Var] = {}
+        self._copied: set[ir.Var] = set()
+        self._binds: list[S.Stmt] = []
+        self._first: ir.Expr = int32(0)
+        x, y, z = launch.thread_vars
+        nx, ny, _nz = launch.threads
+        self._thread: ir.Expr = x if launch.threads[1:] == (1, 1) else (z * ny + y) * nx + x
+
+    def result(self) -> S.Stmt:
+        self._check_target()
+        initialised = self._initialised()
+        body = self._mutated(self._launch.body)
+        body = visit.mutate(body, (S.AllocBuffer, self._allocation))
+        launch = replace(self._launch, body=visit.sequence([*initialised, body], self._launch.span))
+        return visit.sequence([*self._binds, launch.to_stmt()], self._launch.span)
+
+    def _check_target(self) -> None:
+        if "cp.async.bulk.tensor" not in self._context.capabilities.fact("async_copy", []):
+            raise MissingLoweringError(
+                "barriers with phases and copies that signal them are not in this architecture",
+                remedy="compile for sm_90 or later, or leave the schedule to the compiler: T.Pipelined",
+                span=from_tvm(self._launch.span),
+            )
+
+    def _initialised(self) -> list[S.Stmt]:
+        """The barriers, made by one thread before the block begins."""
+        allocations, inits = [], []
+        for alloc in visit.collect(self._launch.body, S.AllocBuffer):
+            if regions.scope(alloc.buffer) != BARRIER:
+                continue
+            shape = list(alloc.buffer.shape)
+            place = tirx.decl_buffer(shape, "uint64", str(alloc.buffer.name), scope=regions.SHARED[0])
+            self._barriers[alloc.buffer] = place
+            allocations.append(S.AllocBuffer(place, {ASYNCHRONOUS: ALWAYS}, span=alloc.span))
+            for number, count in enumerate(alloc.annotations[ARRIVALS]):
+                inits.append(S.Evaluate(mbarrier_init(_address(place, [int32(number)]), int(count)), alloc.span))
+        if not inits:
+            return []
+        first = S.IfThenElse(E.EQ(self._thread, int32(0)), visit.sequence([*inits, _do(fence_barrier_init())]), None)
+        return [*allocations, _foreign(first), barrier(self._launch.span)]
+
+    def _mutated(self, stmt: S.Stmt) -> S.Stmt:
+        return visit.mutate(stmt, (S.AttrStmt, self._attribute), (S.Evaluate, self._evaluate))
+
+    def _attribute(self, stmt: S.AttrStmt, mutator: Any) -> S.Stmt:
+        if not thread_groups.is_region(stmt):
+            return mutator.default_mutate(stmt)
+        outer, self._first = self._first, int32(thread_groups.group_of(stmt).first)
+        found = thread_groups.region(thread_groups.group_of(stmt), self._mutated(stmt.body))
+        self._first = outer
+        return found
+
+    def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
+        from tile_core.ops import OPS
+
+        return _LOWERINGS[str(op_name(stmt))](self, view(stmt, OPS)) if op_name(stmt) in NAMES else stmt
+
+    def _allocation(self, alloc: S.AllocBuffer, _mutator: Any) -> S.Stmt:
+        if alloc.buffer in self._barriers:
+            return visit.sequence([], alloc.span)
+        if alloc.buffer in self._copied:
+            return S.AllocBuffer(alloc.buffer, {**alloc.annotations, ASYNCHRONOUS: ALWAYS}, span=alloc.span)
+        return alloc
+
+    def barrier(self, call: OpCall) -> ir.Expr:
+        """The address of the barrier of a call."""
+        region = call.region("barrier")
+        return _address(self._barriers[region.source], [axis.min for axis in region.region])
+
+    def load(self, call: OpCall) -> S.Stmt:
+        found = self._boxes(call, "src", "dst")
+        tensor, full = self._described(found, call), self.barrier(call)
+        copies = [tma_load(_address(found.tile, list(at)), tensor, full, *start) for at, start in found.places]
+        return self._by_one(call, mbarrier_announce(full, found.bytes), *copies)
+
+    def store(self, call: OpCall) -> S.Stmt:
+        found = self._boxes(call, "dst", "src")
+        tensor = self._described(found, call)
+        copies = [tma_store(tensor, _address(found.tile, list(at)), *start) for at, start in found.places]
+        one = self._by_one(call, *copies, tma_store_commit())
+        return visit.sequence([_foreign(_do(fence_async(), call.span)), barrier(call.span), one], call.span)
+
+    def _by_one(self, call: OpCall, *calls: ir.Expr) -> S.Stmt:
+        first = E.EQ(self._thread, self._first)
+        body = visit.sequence([_do(one, call.span) for one in calls], call.span)
+        return _foreign(S.IfThenElse(first, body, None, call.span))
+
+    def _boxes(self, call: OpCall, tensor: str, tile: str) -> Boxes:
+        buffer = call.region(tile).source
+        order: SwizzledTile | None = self._orders.get(buffer)
+        if order is not None:
+            self._context.state.setdefault(TILES, {})[buffer] = order
+        self._copied.add(buffer)
+        return boxes(call.region(tensor), call.region(tile), order, call.span)
+
+    def _described(self, found: Boxes, call: OpCall) -> ir.Var:
+        var = named(f"{found.tensor.name}_map")
+        self._binds.append(S.Bind(var, found.map(), call.span))
+        return var
+
+
+def _address(buffer: ir.Var, index: list[ir.Expr]) -> ir.Expr:
+    return tirx.address_of(tirx.BufferLoad(buffer, index))
+
+
+def _do(call: ir.Expr, span: ir.Span | None = None) -> S.Stmt:
+    return S.Evaluate(call, span)
+
+
+def _foreign(stmt: S.Stmt) -> S.Stmt:
+    """A statement that is already a thread's."""
+    return S.AttrStmt(int32(0), FOREIGN, int32(0), stmt, stmt.span)
+
+
+def _each(make: Callable[[_Lowerer, OpCall], list[ir.Expr]]) -> Callable[[_Lowerer, OpCall], S.Stmt]:
+    """A lowering to what every thread does."""
+
+    def lower(lowerer: _Lowerer, call: OpCall) -> S.Stmt:
+        return _foreign(visit.sequence([_do(one, call.span) for one in make(lowerer, call)], call.span))
+
+    return lower
+
+
+def _wait_for_stores(_lowerer: _Lowerer, call: OpCall) -> S.Stmt:
+    wait = tma_store_wait(int(call.attrs["pending"]), read=bool(int(call.attrs["read"])))
+    return visit.sequence([_foreign(_do(wait, call.span)), barrier(call.span)], call.span)
+
+
+_LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
+    "tile.barrier_arrive": _each(lambda lowerer, call: [mbarrier_arrive(lowerer.barrier(call))]),
+    "tile.barrier_expect": _each(
+        lambda lowerer, call: [mbarrier_announce(lowerer.barrier(call), call.args["count"])]
+    ),
+    "tile.barrier_wait": _each(lambda lowerer, call: [mbarrier_wait(lowerer.barrier(call), call.args["parity"])]),
+    # The copies of `T.async_copy` may be ordinary ones, which only an arrival of the thread itself passes on.
+    "tile.barrier_arrive_copies": _each(
+        lambda lowerer, call: [cp_async_commit(), cp_async_wait(0), mbarrier_arrive(lowerer.barrier(call))]
+    ),
+    "tile.bulk_load": _Lowerer.load,
+    "tile.bulk_store": _Lowerer.store,
+    "tile.bulk_commit": _each(lambda _lowerer, _call: [tma_store_commit()]),
+    "tile.bulk_wait": _wait_for_stores,
+    "tile.async_fence": _each(lambda _lowerer, _call: [fence_async()]),
+    "tile.set_registers": _each(
+        lambda _lowerer, call: [
+            set_max_registers(int(call.attrs["count"]), increase=bool(int(call.attrs["increase"])))
+        ]
+    ),
+}
+assert frozenset(_LOWERINGS) == NAMES, "an op without a lowering"

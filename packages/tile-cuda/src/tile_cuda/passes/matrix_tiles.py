@@ -1,0 +1,34 @@
+"""The shared tiles that matrix instructions of a launch will read, and the order in which they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import ir
+from tvm.tirx import stmt as S
+
+from tile_core.ir import launch as launch_ir
+from tile_core.ir import visit
+from tile_core.ir.views import viewed
+from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops.base import op_name, view
+from tile_core.passes.matrix import MatrixUnits, Multiplier
+from tile_core.passes.thread_parts import parts_of
+
+
+def matrix_tiles(launch: launch_ir.Launch, units: MatrixUnits, capabilities: Any) -> Mapping[ir.Var, SwizzledTile]:
+    """Shared tiles by buffer. A tile that has several names is none of them."""
+    from tile_core.ops import OPS
+
+    views = visit.collect(launch.body, S.DeclBuffer)
+    parts, common = parts_of(launch)
+    elsewhere = common.union({declared.buffer for declared in views}, *map(viewed, views))
+    found: dict[ir.Var, SwizzledTile] = {}
+    for part in parts:
+        multiplier = Multiplier(units, part.threads, capabilities)
+        for stmt in visit.collect(part.body, S.Evaluate):
+            if op_name(stmt) == "tile.gemm":
+                product = multiplier.of(view(stmt, OPS), elsewhere)
+                found.update({} if product is None else product.tiles)
+    return found
