@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tile_core.ops import OPS
+from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
 from tile_core.ops.base import PREFIX
 
-WITHOUT_PORTABLE_LOWERING = {"tile.named_barrier_arrive", "tile.sync_grid"}
+WITHOUT_PORTABLE_LOWERING = {"tile.named_barrier_arrive", "tile.sync_grid", *(op.name for op in ASYNCHRONOUS_OPS)}
 
 
 @pytest.mark.parametrize("name", sorted(OPS))

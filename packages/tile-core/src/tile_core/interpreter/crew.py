@@ -41,7 +41,7 @@ class _Member:
                 body(crew)
         except _Cancelled:
             pass
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it goes on in the thread that runs the crew
             self.error = error
         self.is_done = True
         crew.back.release()

@@ -1,8 +1,8 @@
 """Barriers with phases, and what is signalled to them.
 
-A barrier's word holds, from the lowest bit on: the parity of the running phase (1 bit), the arrivals that a phase takes
-and those missing (20 bits each), and the bytes missing (22 bits, signed). A copy is made when it is issued, which is one
-of the times at which it may be made; its bytes count as there at once.
+A barrier's word holds, from the lowest bit on: the parity of the running phase (1 bit), the arrivals that a phase
+takes and those missing (20 bits each), and the bytes missing (22 bits, signed). A copy is made when it is issued, which
+is one of the times at which it may be made; its bytes count as there at once.
 """
 
 from __future__ import annotations

@@ -24,9 +24,7 @@ class ThreadGroup:
 
 def region(group: ThreadGroup, body: S.Stmt) -> S.Stmt:
     """`body` as the program of a group."""
-    return S.AttrStmt(
-        tirx.IntImm("int32", group.first), KEY, tirx.IntImm("int32", group.count), body, body.span
-    )
+    return S.AttrStmt(tirx.IntImm("int32", group.first), KEY, tirx.IntImm("int32", group.count), body, body.span)
 
 
 def is_region(stmt: S.Stmt) -> bool:

@@ -23,8 +23,8 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
-from tile_core.ir.views import view_roots
 from tile_core.ir.thread_groups import ThreadGroup
+from tile_core.ir.views import view_roots
 from tile_core.ops.threads import (
     ATOMIC_UPDATES,
     BLOCK_WIDE,

@@ -202,9 +202,7 @@ class _Block:
         group = thread_groups.group_of(stmt)
         thread = tirx.Var("thread", "int32")
         scope = replace(self._scope, thread=thread, block=group.count)
-        inner = _Block(
-            scope, replace(self._multiplier, threads=group.count), is_one_program=self._is_one_program
-        )
+        inner = _Block(scope, replace(self._multiplier, threads=group.count), is_one_program=self._is_one_program)
         first, outer = int32(group.first), self._scope.thread
         body = visit.sequence([S.Bind(thread, outer - first), inner.stmt(stmt.body)], stmt.span)
         among = E.And(E.GE(outer, first), E.LT(outer, int32(group.first + group.count)))

@@ -260,7 +260,8 @@ def ws(*warp_group_idx: int) -> WarpSpecializeFrame:
     threads = 0 if kernel is None else kernel.thread_extents[0]
     if kernel is None or kernel.thread_extents[1:] != (1, 1) or (numbers[-1] + 1) * WARPGROUP > threads:
         raise OpArgumentError(
-            f"ws{warp_group_idx!r} in a block of {threads} threads", remedy="launch 128 threads a warpgroup: threads=256"
+            f"ws{warp_group_idx!r} in a block of {threads} threads",
+            remedy="launch 128 threads a warpgroup: threads=256",
         )
     return WarpSpecializeFrame(thread_groups.ThreadGroup(numbers[0] * WARPGROUP, len(numbers) * WARPGROUP))
 

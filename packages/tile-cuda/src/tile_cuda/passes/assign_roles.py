@@ -43,7 +43,6 @@ class AssignRoles:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-
         moves = KEEP_REGISTERS not in (func.attrs or {})
 
         def assign(loop: S.For, mutator: Any) -> S.Stmt:
@@ -69,7 +68,12 @@ def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) 
             *allocations,
             S.IfThenElse(E.EQ(thread, int32(0)), _initialised(allocations, threads), None),
             barrier(launch.span),
-            S.IfThenElse(E.LT(thread, int32(threads)), _consuming(_plain(own), threads, registers.get(threads)), copying, launch.span),
+            S.IfThenElse(
+                E.LT(thread, int32(threads)),
+                _consuming(_plain(own), threads, registers.get(threads)),
+                copying,
+                launch.span,
+            ),
         ],
         launch.span,
     )

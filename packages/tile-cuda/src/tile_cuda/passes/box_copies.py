@@ -1,7 +1,7 @@
 """A tile and a part of a tensor as boxes of the tensor copy engine.
 
-A box is a rectangle of the tensor that lies in shared memory row by row. A tile in swizzled order is one box a strip; one
-with more rows than a box has edges is several, one below the other.
+A box is a rectangle of the tensor that lies in shared memory row by row. A tile in swizzled order is one box a strip;
+one with more rows than a box may have is several, one below the other.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ class Boxes:
         )
 
 
-def boxes(
-    tensor: ir.TensorRegion, tile: ir.TensorRegion, order: SwizzledTile | None, span: ir.Span | None
-) -> Boxes:
+def boxes(tensor: ir.TensorRegion, tile: ir.TensorRegion, order: SwizzledTile | None, span: ir.Span | None) -> Boxes:
     """The boxes between a region of a tensor and one of shared memory, whose tile is in `order`.
 
     Raises:

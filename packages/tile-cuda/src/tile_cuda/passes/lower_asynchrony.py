@@ -1,9 +1,9 @@
 """Barriers, tensor copies and roles that the author wrote become instructions of single threads.
 
-Barriers go to shared memory that is theirs for the whole kernel; one thread initialises them before anything else. What
-every thread does, arriving and waiting, stays where it is. A tensor copy is issued by the first thread of those that come
-by, its tensor described on the host. Before a store, what the threads have written is fenced off for the engine; after a
-wait for stores, their tiles may be written again by any of them.
+Barriers go to shared memory that is theirs for the whole kernel; one thread initialises them before anything else.
+What every thread does, arriving and waiting, stays where it is. A tensor copy is issued by the first thread of those
+that come by, its tensor described on the host. Before a store, what the threads have written is fenced off for the
+engine; after a wait for stores, their tiles may be written again by any of them.
 
 Runs on tile ops, before anything is divided among threads. Where a launch has such ops, `specialize_warps` leaves it.
 """
@@ -222,9 +222,7 @@ def _wait_for_stores(_lowerer: _Lowerer, call: OpCall) -> S.Stmt:
 
 _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
     "tile.barrier_arrive": _each(lambda lowerer, call: [mbarrier_arrive(lowerer.barrier(call))]),
-    "tile.barrier_expect": _each(
-        lambda lowerer, call: [mbarrier_announce(lowerer.barrier(call), call.args["count"])]
-    ),
+    "tile.barrier_expect": _each(lambda lowerer, call: [mbarrier_announce(lowerer.barrier(call), call.args["count"])]),
     "tile.barrier_wait": _each(lambda lowerer, call: [mbarrier_wait(lowerer.barrier(call), call.args["parity"])]),
     # The copies of `T.async_copy` may be ordinary ones, which only an arrival of the thread itself passes on.
     "tile.barrier_arrive_copies": _each(
@@ -236,9 +234,7 @@ _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
     "tile.bulk_wait": _wait_for_stores,
     "tile.async_fence": _each(lambda _lowerer, _call: [fence_async()]),
     "tile.set_registers": _each(
-        lambda _lowerer, call: [
-            set_max_registers(int(call.attrs["count"]), increase=bool(int(call.attrs["increase"])))
-        ]
+        lambda _lowerer, call: [set_max_registers(int(call.attrs["count"]), increase=bool(int(call.attrs["increase"])))]
     ),
 }
 assert frozenset(_LOWERINGS) == NAMES, "an op without a lowering"
