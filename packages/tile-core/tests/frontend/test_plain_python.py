@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tile_core.language as T
+from tile_core.errors import DeviceValueAsNumberError
 
 BODIES = {
     "assignments": """
@@ -214,6 +215,7 @@ except NameError:
 }
 PROGRAM = """
 import tile_core.language as T
+from tile_core.errors import DeviceValueAsNumberError
 
 class Box:
     __match_args__ = ("value",)
@@ -259,3 +261,13 @@ def test_body(name: str) -> None:
 
 def _empty(A: T.Tensor((4,), "int32")) -> None:
     pass
+
+
+def test_a_dict_is_not_looked_up_by_a_device_value(refused):
+    table = {1: 2}
+    with refused(DeviceValueAsNumberError, at="table[A[0]]", naming=("A[0]", "buffer")):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), T.int32)):
+            with T.Kernel(1, threads=32):
+                A[1] = table[A[0]]

@@ -12,11 +12,13 @@ from tile_core.errors.base import TileError
 from tile_core.errors.frontend import (
     CallSignatureError,
     ControlFlowError,
+    DeviceValueAsNumberError,
     ExceptionInDeviceCodeError,
     InternalCompilerError,
     UndefinedNameError,
 )
 from tile_core.frontend.builder import Builder
+from tile_core.frontend.exprs import Value
 from tile_core.frontend.positions import is_own_failure, raised_at
 
 _SIGNATURE = re.compile(
@@ -60,6 +62,11 @@ def _coded(error: Exception) -> TileError | None:
     if _called_a_program(error):
         return CallSignatureError(
             "a traced function cannot call a T.prim_func", remedy="decorate the helper with @T.macro instead"
+        )
+    if isinstance(error, KeyError) and any(isinstance(key, Value) for key in error.args):
+        return DeviceValueAsNumberError(
+            f"a dict is looked up by the device value {error.args[0]}",
+            remedy="put the data into a buffer to index it by a device value",
         )
     if is_own_failure(error):
         return InternalCompilerError(

@@ -109,3 +109,59 @@ def split_k_accumulates_in_global_memory(run: Run) -> None:
     a, b, c = run.integers(m, k, dtype="float32"), run.integers(k, n, dtype="float32"), torch.zeros(m, n)
     run(kernel, a, b, c)
     run.equal(c, a @ b)
+
+
+@TABLE(case="A3", needs=("atomics", "float16"))
+def pairs_and_quadruples_are_added(run: Run) -> None:
+    """At elements and at slices; the destination of a pair need not be aligned."""
+    for dtype in ("int32", "float16", "float32"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((3, 8), dtype), Two: T.Tensor((3, 9), dtype), Four: T.Tensor((12,), dtype)):
+            with T.Kernel(3, threads=32) as bx:
+                T.atomic_addx2(Two[bx, 1], A[bx, 0])
+                T.atomic_addx2(Two[bx, 6:8], A[bx, 2:4])
+                T.atomic_addx4(Four[bx * 4], A[bx, 4])
+
+        a = run.integers(3, 8, dtype=dtype)
+        two, four = torch.zeros(3, 9, dtype=a.dtype), torch.ones(12, dtype=a.dtype)
+        expected = torch.zeros_like(two)
+        expected[:, 1:3] += a[:, 0:2]
+        expected[:, 6:8] += a[:, 2:4]
+        run(kernel, a, two, four)
+        run.equal(two, expected)
+        run.equal(four, a[:, 4:].reshape(-1) + 1)
+
+
+@TABLE(case="A3", needs=("atomics",))
+def a_pair_that_is_none_is_refused(run: Run) -> None:
+    with run.raises(naming=["atomic_addx2", "A"]):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), T.float32), B: T.Tensor((8,), T.float32)):
+            with T.Kernel(1, threads=32):
+                T.atomic_addx2(B[0], A[0:3])
+
+
+@TABLE(case="A6", needs=("atomics",))
+def a_source_of_higher_rank_is_refused(run: Run) -> None:
+    """Which axis would be summed over is not said; the same with an axis of 1 is a sum over blocks."""
+    with run.raises(naming=["Out"]):
+
+        @T.prim_func
+        def ambiguous(A: T.Tensor((4, 16), T.float32), Out: T.Tensor((16,), T.float32)):
+            with T.Kernel(1, threads=32):
+                f = T.alloc_fragment((4, 16), T.float32)
+                T.copy(A, f)
+                T.atomic_add(Out, f)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 16), T.float32), Out: T.Tensor((16,), T.float32)):
+        with T.Kernel(4, threads=32) as bx:
+            f = T.alloc_fragment((1, 16), T.float32)
+            T.copy(A[bx, 0], f)
+            T.atomic_add(Out, f)
+
+    a, out = run.integers(4, 16, dtype="float32"), torch.zeros(16)
+    run(kernel, a, out)
+    run.equal(out, a.sum(0))

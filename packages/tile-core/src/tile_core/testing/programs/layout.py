@@ -257,3 +257,52 @@ def a_bias_is_broadcast_over_rows(run: Run) -> None:
     a, bias, b = run.randn(m, n), run.randn(n), run.empty(m, n)
     run(kernel, a, bias, b)
     run.equal(b, a + bias)
+
+
+@TABLE(case="V2")
+def lanes_that_add_into_one_place(run: Run) -> None:
+    """An address without the lane: the lanes are added one after another, whatever runs the loop."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 8), T.int32), B: T.Tensor((4,), T.int32)):
+        with T.Kernel(4, threads=1) as bx:
+            total = T.alloc_local((1,), T.int32)
+            total[0] = 0
+            for lane in T.vectorized(8):
+                total[0] += A[bx, lane]
+            B[bx] = total[0]
+
+    a, b = run.integers(4, 8), run.empty(4, dtype="int32")
+    run(kernel, a, b)
+    run.equal(b, a.sum(1))
+
+
+@TABLE(case="L14")
+def a_layout_that_is_not_injective_is_refused(run: Run) -> None:
+    with run.raises(naming=["not injective", "tile"]):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+            with T.Kernel(1, threads=64):
+                tile = T.alloc_shared((128,), T.float32)
+                T.annotate_layout({tile: T.Layout((128,), lambda i: i % 64)})
+                T.copy(A, tile)
+                T.copy(tile, B)
+
+
+@TABLE(case="L14")
+def injective_layouts_change_nothing(run: Run) -> None:
+    for place in (lambda i: i ^ 1, lambda i: 2 * i, lambda i: i + 10):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+            with T.Kernel(1, threads=64):
+                tile = T.alloc_shared((128,), T.float32)
+                T.annotate_layout({tile: T.Layout((128,), place)})
+                T.copy(A, tile)
+                for i in T.Parallel(128):
+                    B[i] = tile[127 - i]
+
+        a, b = run.randn(128), run.empty(128)
+        run(kernel, a, b)
+        run.equal(b, a.flip(0))

@@ -252,3 +252,22 @@ def infinities_and_nan_in_rows(run: Run) -> None:
     a, out = run.tensor(rows), run.empty(3, 4)
     run(kernel, a, out)
     run.equal(out, torch.stack([a.sum(1), a.amax(1), a.amin(1)]))
+
+
+@TABLE(case="R4", needs=("reduce",))
+def a_reducer_of_several_values_is_finished_in_batches(run: Run) -> None:
+    for batch in (1, 4):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8, 96), T.int32), Out: T.Tensor((8,), T.int32)):
+            with T.Kernel(1, threads=96):
+                total = T.alloc_reducer((8,), T.int32, op="sum", replication="all")
+                T.clear(total)
+                for i, j in T.Parallel(8, 96):
+                    total[i] += A[i, j]
+                T.finalize_reducer(total, batch=batch)
+                T.copy(total, Out)
+
+        a, out = run.integers(8, 96), run.empty(8, dtype="int32")
+        run(kernel, a, out)
+        run.equal(out, a.sum(1))
