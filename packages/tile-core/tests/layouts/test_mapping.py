@@ -49,3 +49,41 @@ def test_a_thread_runs_what_the_table_says_it_owns(mapping) -> None:
         assert expected <= owners
         if isinstance(mapping, FlatMapping):
             assert owners == expected
+
+
+HEAD = tirx.Var("head", "int32")
+HEADED = [
+    FlatMapping((100,), threads=8, vector=4, head=HEAD),
+    FlatMapping((64,), threads=3, vector=8, head=HEAD),
+    FlatMapping((37,), threads=32, vector=1, head=HEAD),
+    SplitMapping((4093,), axis_threads=(96,), strides=(1,), used=96, threads=96, vector=8, head=HEAD),
+    SplitMapping((17,), axis_threads=(2,), strides=(1,), used=2, threads=2, vector=8, head=HEAD),
+]
+
+
+@pytest.mark.parametrize("mapping", HEADED, ids=str)
+def test_units_behind_a_head_and_edges_cover_every_iteration_once(mapping) -> None:
+    """Whatever the head is; and no two iterations of a thread share a register."""
+    (extent,) = mapping.extents
+    thread, step = tirx.Var("t", "int32"), tirx.Var("s", "int32")
+    index, edge = mapping.indices(thread, [step])[0], mapping.edge(thread, step)
+    for head in range(mapping.vector):
+        seen: dict[int, tuple[int, int]] = {}
+        for t in range(mapping.threads):
+            for s in range(mapping.steps[0]):
+                values = {thread: t, step: s, HEAD: head}
+                last = mapping.vector - 1
+                if all(evaluate(guard, values) for guard in mapping.guards(thread, [step], [index], 0, last)):
+                    first = int(evaluate(index, values))
+                    assert first % mapping.vector == head % mapping.vector
+                    for lane in range(mapping.vector):
+                        assert first + lane not in seen
+                        seen[first + lane] = (t, mapping.register([s], lane))
+            for s in range(mapping.edge_steps):
+                at = int(evaluate(edge, {thread: t, step: s, HEAD: head}))
+                if at < extent:
+                    assert at not in seen
+                    seen[at] = (t, mapping.register(mapping.steps, s))
+        assert sorted(seen) == list(range(extent))
+        assert len(set(seen.values())) == extent
+        assert max(register for _t, register in seen.values()) < mapping.registers

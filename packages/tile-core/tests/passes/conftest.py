@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,11 +56,11 @@ THREADS = Capabilities(
 
 
 @pytest.fixture
-def run_until() -> Callable[[Any, str], tuple[Any, PassContext]]:
+def run_until() -> Callable[..., tuple[Any, PassContext]]:
     """Runs the pipeline of a target with threads up to a pass: the program, and the context with its decisions."""
 
-    def run(func: Any, last: str) -> tuple[Any, PassContext]:
-        backend = SimpleNamespace(name="threads", op_lowerings={})
+    def run(func: Any, last: str, op_lowerings: Mapping[str, str] | None = None) -> tuple[Any, PassContext]:
+        backend = SimpleNamespace(name="threads", op_lowerings=dict(op_lowerings or {}))
         context = PassContext(target=None, capabilities=THREADS, backend=backend)
         pipeline = apply_edits(default_pipeline(THREADS), thread_edits())
         names = [step.name for step in pipeline]

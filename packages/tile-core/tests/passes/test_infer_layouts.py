@@ -145,3 +145,46 @@ def test_a_tile_of_unknown_size_is_refused(run_until: Any) -> None:
     with pytest.raises(TileExtentError, match="extent w of tile") as caught:
         run_until(kernel, "infer_layouts")
     assert caught.value.span is not None
+
+
+def test_axes_that_never_meet_have_the_same_threads(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((16, 32), T.float32), B: T.Tensor((16, 64), T.float32), C: T.Tensor((16, 64), T.float32)):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((16, 32), T.float32)
+            b = T.alloc_fragment((16, 64), T.float32)
+            total = T.alloc_fragment((16,), T.float32)
+            T.copy(A, a)
+            T.copy(B, b)
+            T.reduce_sum(a, total, dim=1)
+            for i, j in T.Parallel(16, 64):
+                b[i, j] = b[i, j] * total[i]
+            T.copy(b, C)
+
+    mappings, shared = plan_of(run_until, func)
+    assert not shared
+    a, b, total = mappings["a"], mappings["b"], mappings["total"]
+    assert (a.axis_threads, a.strides) == (b.axis_threads, b.strides)
+    assert total.axis_threads == a.axis_threads[:1]
+    assert a.registers * 64 == 16 * 32
+    assert b.registers * 64 == 16 * 64
+
+
+def test_a_product_is_dealt_in_squarest_pieces(run_until: Any) -> None:
+    @T.prim_func
+    def func(C: T.Tensor((64, 64), T.float32)):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((64, 16), T.float32)
+            b = T.alloc_shared((16, 64), T.float32)
+            c = T.alloc_fragment((64, 64), T.float32)
+            T.clear(a)
+            T.clear(b)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(c, C)
+
+    from tile_core.plugins.threads import THREAD_OP_LOWERINGS
+
+    mappings, _shared = plan_of(lambda program, last: run_until(program, last, THREAD_OP_LOWERINGS), func)
+    c = mappings["c"]
+    assert isinstance(c, SplitMapping)
+    assert c.steps[0] == c.steps[1] * c.vector == 8

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tvm import ir
+from tvm.tirx import stmt as S
 
 import tile_core.language as T
 from tile_core.errors import DivergentBarrierError
@@ -98,3 +99,24 @@ def test_a_branch_on_the_thread_may_not(run_until: Any) -> None:
     with pytest.raises(DivergentBarrierError) as caught:
         run_until(func, "insert_barriers")
     assert caught.value.span is not None
+
+
+def test_a_loop_that_only_reads_waits_once_before_it(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((128,), T.float32)
+            f = T.alloc_fragment((128,), T.float32)
+            T.copy(A, s)
+            T.clear(f)
+            for _step in T.serial(4):
+                for i in T.Parallel(128):
+                    f[i] = f[i] + s[127 - i]
+            T.copy(f, B)
+
+    assert barriers(run_until, func) == 1
+    result, _context = run_until(func, "insert_barriers")
+    loops = [loop for loop in visit.collect(result.body, S.For) if loop.kind == S.ForKind.SERIAL]
+    inside = [call for loop in loops for call in visit.collect(loop.body, ir.Call) if isinstance(call.op, ir.Op)]
+    assert loops
+    assert not any(str(call.op.name) == BARRIER for call in inside)

@@ -13,6 +13,7 @@ from tile_core.ir import regions
 from tile_core.printer.language import ExprHandler, Node, Snippet
 from tile_core.printer.precedence import NOT_EQUAL, Code, call, cast
 from tile_core.printer.printer import Printer
+from tile_core.printer.simt import snippet_call
 
 _WARP = 32
 _NARROW_FLOATS = frozenset({"float16", "bfloat16"})
@@ -33,6 +34,13 @@ def _shuffle(name: str) -> ExprHandler:
         return printer.narrowed(call(name, *arguments), node)
 
     return handler
+
+
+def _shuffle_xor(printer: Printer, node: Node) -> Code:
+    """An exchange of all threads of a block: of whole warps, or with a short one at the end."""
+    if int(node.attrs["threads"]) % _WARP:
+        return snippet_call("tile_shuffle_xor")(printer, node)
+    return call("__shfl_xor_sync", Code("0xffffffffu"), *map(printer.expr, node.args))
 
 
 def _vote(name: str) -> ExprHandler:
@@ -151,6 +159,7 @@ SNIPPETS: Mapping[str, Snippet] = {
     ),
 }
 CALLS: Mapping[str, ExprHandler] = {
+    "tile.shuffle_xor": _shuffle_xor,
     "tile.shfl_sync": _shuffle("__shfl_sync"),
     "tile.shfl_xor": _shuffle("__shfl_xor_sync"),
     "tile.shfl_up": _shuffle("__shfl_up_sync"),

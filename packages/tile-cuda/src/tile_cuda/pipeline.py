@@ -9,10 +9,12 @@ from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
 from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
+from tile_cuda.narrow import FLOAT8, PAIRS
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
+from tile_cuda.target import capabilities
 
 if TYPE_CHECKING:
     from tile_core.passes.pipeline import Edit
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
 
 
 def edits(target: Target) -> tuple[Edit, ...]:
-    """The edits for a CUDA target."""
+    """The edits for a CUDA target: its tensor cores, and pairs of floats that it computes on, or converts to."""
     units = TensorCores(int(str(target.option("arch")).removeprefix("sm_")))
+    computed = capabilities(target).dtypes
+    pairs = {dtype: pair.operations for dtype, pair in PAIRS.items() if dtype in computed | FLOAT8.keys()}
     return (
-        *thread_edits(NATIVE | functions.NATIVE, units),
+        *thread_edits(NATIVE | functions.NATIVE, units, pairs, frozenset(FLOAT8)),
         insert_after("check_semantics", LowerAsynchrony(units), SpecializeWarps(units), StageResults(units)),
         insert_after("insert_barriers", AssignRoles()),
     )

@@ -8,7 +8,7 @@ from tile_core.printer import messages
 from tile_core.printer.language import Snippet
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
-from tile_cuda import exchanges, functions, instructions, words
+from tile_cuda import exchanges, functions, instructions, narrow, words
 from tile_cuda.instructions import asynchronous, tensor_map
 
 WORDS = Words(
@@ -21,6 +21,7 @@ WORDS = Words(
     copy_bytes="memcpy",
     fence="__threadfence()",
     warp="32u",
+    pairs=narrow.PAIRS,
     kernel='extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})',
 )
 
@@ -47,13 +48,15 @@ __device__ __noinline__ void tile_assertion_failed(const char* text, int number)
 CUDA = simt_language(
     "CUDA C++",
     WORDS,
-    types={"float16": "__half", "bfloat16": "__nv_bfloat16", **words.TYPES},
+    types={"float16": "__half", "bfloat16": "__nv_bfloat16", **narrow.FLOAT8, **words.TYPES},
+    type_snippets=narrow.TYPE_SNIPPETS,
     literals={"float16": "__half({value}f)", "bfloat16": "__nv_bfloat16({value}f)"},
     snippets={
         **exchanges.SNIPPETS,
         **functions.SNIPPETS,
         **words.SNIPPETS,
         messages.FAIL: _ASSERTION_FAILED,
+        **narrow.SNIPPETS,
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
         **asynchronous.SNIPPETS,
     },

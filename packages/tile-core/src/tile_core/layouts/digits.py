@@ -76,9 +76,18 @@ class DigitMapping:
         return last[0].count if last and last[0].lane else 1
 
     @property
-    def shift(self) -> ir.Var | None:
+    def head(self) -> ir.Var | None:
         """Units begin where the nest does."""
         return None
+
+    @property
+    def edge_steps(self) -> int:
+        """No iteration is outside of the units."""
+        return 0
+
+    def edge(self, thread: ir.Expr, step: ir.Expr) -> ir.Expr:
+        """Not to be asked: there are no edges."""
+        raise ValueError("this mapping has no edges")
 
     @property
     def extents(self) -> tuple[int, ...]:

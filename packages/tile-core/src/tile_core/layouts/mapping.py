@@ -39,8 +39,17 @@ class Mapping(Protocol):
         ...
 
     @property
-    def shift(self) -> ir.Var | None:
-        """By how many iterations the first unit begins before the nest."""
+    def head(self) -> ir.Var | None:
+        """How many iterations come before the first unit; `None` where units begin at the first iteration."""
+        ...
+
+    @property
+    def edge_steps(self) -> int:
+        """How many of the iterations outside of whole units a thread runs at most: 0 without a `head`."""
+        ...
+
+    def edge(self, thread: ir.Expr, step: ir.Expr) -> ir.Expr:
+        """The iteration of edge step `step`; it may lie beyond the extent."""
         ...
 
     @property
@@ -79,14 +88,15 @@ class FlatMapping:
 
     With constant extents, lanes stay inside of a row: `vector` divides the last extent unless there is one axis.
 
-    `shift` moves the units of a nest of one axis towards its start: the first one begins `shift` iterations before it,
-    so that units begin at aligned addresses where the nest does not.
+    `head` moves the units of a nest of one axis to where addresses are aligned: the first unit begins at iteration
+    `head`, less than `vector`. What lies before it, and behind the last whole unit, are the edges: fewer than
+    `2 * vector` iterations, which run one a thread. So every unit is whole.
     """
 
     extents: tuple[Any, ...]
     threads: int
     vector: int = 1
-    shift: ir.Var | None = None
+    head: ir.Var | None = None
 
     def __post_init__(self) -> None:
         last = self.extents[-1]
@@ -101,14 +111,24 @@ class FlatMapping:
     @property
     def steps(self) -> tuple[Any, ...]:
         """One loop over the vectors of a thread."""
-        spare = 0 if self.shift is None else self.vector - 1
-        return (ceildiv(self.total + spare, self.threads * self.vector),)
+        if self.head is not None:
+            return (_whole_steps(self.extents[0], self.threads, self.vector),)
+        return (ceildiv(self.total, self.threads * self.vector),)
+
+    @property
+    def edge_steps(self) -> int:
+        """As many as `_edge_steps` says."""
+        return 0 if self.head is None else _edge_steps(self.threads, self.vector)
+
+    def edge(self, thread: ir.Expr, step: ir.Expr) -> ir.Expr:
+        """Edges are dealt to the threads in turn."""
+        return _edge(step * self.threads + thread, self.head, self.extents[0], self.vector)
 
     def indices(self, thread: ir.Expr, step: Sequence[ir.Expr]) -> list[ir.Expr]:
         """Row-major index of the first lane, taken apart."""
         flat = (step[0] * self.threads + thread) * self.vector
         if len(self.extents) == 1:
-            return [flat if self.shift is None else flat - self.shift]
+            return [flat if self.head is None else flat + self.head]
         indices: list[ir.Expr] = []
         for extent in reversed(self.extents[1:]):
             indices.append(tirx.floormod(flat, _immediate(extent)))
@@ -119,8 +139,8 @@ class FlatMapping:
         self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], first: Lane, last: Lane
     ) -> list[ir.Expr]:
         """Comparisons on the flat number; none where the threads divide the work."""
-        if self.shift is not None:
-            return shifted_guards(index[0], self.total, first, last)
+        if self.head is not None:
+            return [E.LT(index[0] + (self.vector - 1), _immediate(self.total))]
         unit = self.threads * self.vector
         if isinstance(self.total, int) and self.total % unit == 0:
             return []
@@ -133,8 +153,8 @@ class FlatMapping:
 
     @property
     def registers(self) -> int:
-        """Vectors of a thread times lanes."""
-        return int(self.steps[0]) * self.vector
+        """Vectors of a thread times lanes, then the edges."""
+        return int(self.steps[0]) * self.vector + self.edge_steps
 
     def fragment(self) -> Fragment:
         """The tabulated form."""
@@ -146,8 +166,8 @@ class SplitMapping:
     """Threads dealt to the axes separately: what a tile needs that is reduced or broadcast along an axis.
 
     Axis `a` of extent `extents[a]` is run by `axis_threads[a]` threads, a thread's digit along it being
-    `thread // strides[a] % axis_threads[a]`. Threads beyond `used` have no work. `shift` is that of `FlatMapping`,
-    for the last axis.
+    `thread // strides[a] % axis_threads[a]`. Threads beyond `used` have no work. `head` is that of `FlatMapping`, for
+    a tile of one axis.
     """
 
     extents: tuple[int, ...]
@@ -156,7 +176,7 @@ class SplitMapping:
     used: int
     threads: int
     vector: int = 1
-    shift: ir.Var | None = None
+    head: ir.Var | None = None
 
     def _lanes(self, axis: int) -> int:
         return self.vector if axis == len(self.extents) - 1 else 1
@@ -164,13 +184,21 @@ class SplitMapping:
     @property
     def steps(self) -> tuple[int, ...]:
         """One loop an axis."""
+        if self.head is not None:
+            return (_whole_steps(self.extents[0], self.axis_threads[0], self.vector),)
         return tuple(
-            ceildiv(extent + self._spare(axis), threads * self._lanes(axis))
+            ceildiv(extent, threads * self._lanes(axis))
             for axis, (extent, threads) in enumerate(zip(self.extents, self.axis_threads, strict=True))
         )
 
-    def _spare(self, axis: int) -> int:
-        return self.vector - 1 if self.shift is not None and axis == len(self.extents) - 1 else 0
+    @property
+    def edge_steps(self) -> int:
+        """As many as `_edge_steps` says."""
+        return 0 if self.head is None else _edge_steps(self.axis_threads[0], self.vector)
+
+    def edge(self, thread: ir.Expr, step: ir.Expr) -> ir.Expr:
+        """Edges are dealt to the threads of the axis in turn."""
+        return _edge(step * self.axis_threads[0] + self.digit(thread, 0), self.head, self.extents[0], self.vector)
 
     def digit(self, thread: ir.Expr, axis: int) -> ir.Expr:
         """The thread's position along `axis`."""
@@ -186,7 +214,7 @@ class SplitMapping:
             (step[axis] * self.axis_threads[axis] + self.digit(thread, axis)) * self._lanes(axis)
             for axis in range(len(self.extents))
         ]
-        return found if self.shift is None else [*found[:-1], found[-1] - self.shift]
+        return found if self.head is None else [found[0] + self.head]
 
     def guards(
         self, thread: ir.Expr, step: Sequence[ir.Expr], index: Sequence[ir.Expr], first: Lane, last: Lane
@@ -197,8 +225,8 @@ class SplitMapping:
             found.append(E.LT(thread, _immediate(self.used)))
         for axis, extent in enumerate(self.extents):
             is_last = axis == len(self.extents) - 1
-            if is_last and self.shift is not None:
-                found += shifted_guards(index[axis], extent, first, last)
+            if self.head is not None:
+                found.append(E.LT(index[axis] + (self.vector - 1), _immediate(extent)))
             elif extent % (self.axis_threads[axis] * self._lanes(axis)):
                 reach = last if is_last else 0
                 found.append(E.LT(index[axis] + reach, _immediate(extent)))
@@ -213,8 +241,8 @@ class SplitMapping:
 
     @property
     def registers(self) -> int:
-        """Steps along every axis times lanes."""
-        return prod(self.steps) * self.vector
+        """Steps along every axis times lanes, then the edges."""
+        return prod(self.steps) * self.vector + self.edge_steps
 
     def fragment(self) -> Fragment:
         """The tabulated form, without replicas along axes that the tile lacks."""
@@ -231,9 +259,21 @@ class SplitMapping:
         return Fragment.of(self.extents, thread, register)
 
 
-def shifted_guards(index: ir.Expr, extent: Any, first: Lane, last: Lane) -> list[ir.Expr]:
-    """Both ends of a nest whose units may begin before it."""
-    return [E.LE(_immediate(0), index + first), E.LT(index + last, _immediate(extent))]
+def _whole_steps(extent: int, threads: int, vector: int) -> int:
+    """How many units of `vector` a thread has at most, of those that lie inside of `extent`."""
+    return int(ceildiv(extent // vector, threads))
+
+
+def _edge_steps(threads: int, vector: int) -> int:
+    """Before the first unit and behind the last lie fewer than `vector` iterations each."""
+    return int(ceildiv(2 * (vector - 1), threads))
+
+
+def _edge(number: ir.Expr, head: ir.Var | None, extent: int, vector: int) -> ir.Expr:
+    """The iteration of edge `number`: those before `head`, then those behind the last whole unit."""
+    assert head is not None
+    whole = tirx.floordiv(_immediate(extent) - head, _immediate(vector)) * vector
+    return tirx.Select(E.LT(number, head), number, number + whole)
 
 
 def _immediate(value: Any) -> ir.Expr:

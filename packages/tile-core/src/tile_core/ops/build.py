@@ -6,8 +6,9 @@ algebraic rules that do not hold for NaN and infinities. Integer index arithmeti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import tvm_ffi
 from tvm import ir, tirx
@@ -163,13 +164,19 @@ def variables(extents: Sequence[ir.Expr], names: Sequence[str] = AXIS_NAMES) -> 
 
 
 def parallel(
-    extents: Sequence[ir.Expr], body: Callable[[list[ir.Expr]], S.Stmt], span: ir.Span | None = None
+    extents: Sequence[ir.Expr],
+    body: Callable[[list[ir.Expr]], S.Stmt],
+    span: ir.Span | None = None,
+    annotations: Mapping[str, int] = MappingProxyType({}),
 ) -> S.Stmt:
-    """A perfect `PARALLEL` nest over `extents` around `body(indices)`; without axes, the body alone."""
+    """A perfect `PARALLEL` nest over `extents` around `body(indices)`; without axes, the body alone.
+
+    `annotations` go on the outermost loop.
+    """
     loop_vars = variables(extents)
     stmt = body(list(loop_vars))
     for axis in reversed(range(len(extents))):
-        marks = {PARALLEL: len(extents)} if axis == 0 else {}
+        marks = {PARALLEL: len(extents), **annotations} if axis == 0 else {}
         extent = extents[axis]
         low = tirx.IntImm(extent.ty, 0)
         stmt = S.For(loop_vars[axis], low, extent, S.ForKind.PARALLEL, stmt, annotations=marks, span=span)

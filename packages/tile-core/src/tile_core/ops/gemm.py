@@ -10,13 +10,14 @@ where there are warps). `clear_accum` is a bool-valued operand, a constant or a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.errors.ops import GemmDTypeError, GemmShapeError, GemmSymbolicError
+from tile_core.ir import regions
 from tile_core.ir.regions import constant
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 _SIDES = ("a", "b", "c")
+_STEPS, _STEP_BYTES = 8, 16
+"""How many steps of K are unrolled at most, and how many bytes of a row of A they read."""
 
 
 def transposed(call: OpCall, side: str) -> bool:
@@ -139,8 +142,8 @@ def lower(call: OpCall, _context: LowerContext) -> S.Stmt:
         total = Cell.new("acc", dtype)
 
         def step(at: ir.Expr) -> S.Stmt:
-            left = cast(a.load(_matrix(a, at, row) if transposed(call, "a") else _matrix(a, row, at)), dtype)
-            right = cast(b.load(_matrix(b, column, at) if transposed(call, "b") else _matrix(b, at, column)), dtype)
+            left = cast(a.load(_placed(call, "a", a, row, at)), dtype)
+            right = cast(b.load(_placed(call, "b", b, at, column)), dtype)
             return total.set(tirx.Add(total.get(), tirx.Mul(left, right)), call.span)
 
         place = _matrix(c, row, column)
@@ -155,6 +158,73 @@ def lower(call: OpCall, _context: LowerContext) -> S.Stmt:
         )
 
     return parallel([m, n], element, call.span)
+
+
+def lower_for_threads(call: OpCall, _context: LowerContext) -> S.Stmt:
+    """K outermost: every step adds a column of A times a row of B to all of C, which the threads hold in registers.
+
+    A thread has a piece of C with several rows and columns, so each element of A and B that it reads serves several
+    sums; a few steps at a time are unrolled, so that reads along K are vectors too. C is accumulated in place where it
+    is a whole fragment of the accumulation dtype.
+    """
+    a, b, c = (Tile(call.region(side)) for side in _SIDES)
+    dtype = widened(a.dtype, b.dtype, c.dtype)
+    m, n, k = sizes(call)
+    in_place = c.dtype is dtype and regions.scope(c.buffer) == regions.FRAGMENT and regions.is_whole(call.region("c"))
+    sums = c.buffer if in_place else tirx.decl_buffer((m, n), dtype.tvm, "sums", scope=regions.FRAGMENT)
+
+    def at(index: list[ir.Expr]) -> list[ir.Expr]:
+        return _matrix(c, *index) if in_place else index
+
+    def over_c(body: Callable[[list[ir.Expr]], S.Stmt], **marks: int) -> S.Stmt:
+        return parallel([int32(m), int32(n)], body, call.span, {f"tile.{mark}": value for mark, value in marks.items()})
+
+    def start(index: list[ir.Expr]) -> S.Stmt:
+        old = c.load(_matrix(c, *index))
+        return S.BufferStore(sums, _initial(call, cast(old, dtype)), at(index), call.span)
+
+    def step(first: ir.Expr, count: int) -> S.Stmt:
+        k = tirx.Var("k", "int32")
+
+        def add(index: list[ir.Expr]) -> S.Stmt:
+            row, column = index
+            left = cast(a.load(_placed(call, "a", a, row, first + k)), dtype)
+            right = cast(b.load(_placed(call, "b", b, first + k, column)), dtype)
+            total = tirx.Add(tirx.BufferLoad(sums, at(index)), tirx.Mul(left, right))
+            store = S.BufferStore(sums, total, at(index), call.span)
+            return S.For(k, int32(0), int32(count), S.ForKind.UNROLLED, store, span=call.span)
+
+        return over_c(add, product=1)
+
+    def finish(index: list[ir.Expr]) -> S.Stmt:
+        return c.store(tirx.BufferLoad(sums, index), _matrix(c, *index), call.span)
+
+    stmts: list[S.Stmt] = [] if in_place else [S.AllocBuffer(sums, span=call.span)]
+    if not in_place or constant(call.args["clear_accum"]) != 0:
+        stmts.append(over_c(start))
+    stmts += _steps(k, max(1, _STEP_BYTES // max(1, a.dtype.bits // 8)), step, call.span)
+    if not in_place:
+        stmts.append(over_c(finish))
+    return sequence(stmts, call.span)
+
+
+def _steps(count: int, together: int, step: Callable[[ir.Expr, int], S.Stmt], span: ir.Span | None) -> list[S.Stmt]:
+    """`step(first, several)` for 0 to `count - 1`, `together` positions at a time, then the rest."""
+    together = min(together, _STEPS, max(count, 1))
+    groups, rest = divmod(count, together)
+    found: list[S.Stmt] = []
+    if groups == 1:
+        found.append(step(int32(0), together))
+    elif groups:
+        found.append(serial(int32(groups), lambda group: step(group * together, together), "k_group", span))
+    if rest:
+        found.append(step(int32(groups * together), rest))
+    return found
+
+
+def _placed(call: OpCall, side: str, tile: Tile, row: ir.Expr, column: ir.Expr) -> list[ir.Expr]:
+    """Where the element of an operand lies, which may be stored transposed."""
+    return _matrix(tile, column, row) if transposed(call, side) else _matrix(tile, row, column)
 
 
 def _initial(call: OpCall, old: ir.Expr) -> ir.Expr:

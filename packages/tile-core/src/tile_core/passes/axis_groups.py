@@ -18,12 +18,13 @@ from tile_core.passes.nests import ParallelNest, Program
 
 @dataclass(frozen=True)
 class Nest:
-    """A nest of a group; `classes` number its axes within the group."""
+    """A nest of a group; `classes` number its axes within the group. `is_product`: a step of a matrix product."""
 
     variables: tuple[ir.Var, ...]
     extents: tuple[Any, ...]
     classes: tuple[int, ...]
     accesses: tuple[Access, ...]
+    is_product: bool = False
 
     @property
     def touches_memory(self) -> bool:
@@ -44,7 +45,8 @@ class Node:
 class Group:
     """Members that are mapped together. `extents` are those of the classes, the fastest last.
 
-    `digits` are what matrix instructions prescribe for the classes, `None` where the group is free.
+    `digits` are what matrix instructions prescribe for the classes, `None` where the group is free. `scanned` are the
+    classes that scans run along.
     """
 
     extents: tuple[Any, ...]
@@ -52,6 +54,7 @@ class Group:
     fragments: tuple[Node, ...]
     has_reduction: bool
     digits: tuple[AxisDigits, ...] | None = None
+    scanned: frozenset[int] = frozenset()
 
     @property
     def members(self) -> tuple[Nest | Node, ...]:
@@ -62,13 +65,39 @@ class Group:
     def is_uniform(self) -> bool:
         """Whether every member has every class in the same order and nothing is reduced: it can be mapped flat."""
         whole = tuple(range(len(self.extents)))
-        return not self.has_reduction and all(member.classes == whole for member in self.members)
+        free = not self.has_reduction and not self.scanned
+        return free and all(member.classes == whole for member in self.members)
 
     @property
-    def lanes_are_last(self) -> bool:
-        """Whether the fastest class is the last axis of every member that has it."""
-        last = len(self.extents) - 1
-        return all(last not in member.classes[:-1] for member in self.members)
+    def is_product(self) -> bool:
+        """Whether it is the tile of a matrix product and what is done to it, element by element."""
+        return self.is_uniform and len(self.extents) == 2 and any(nest.is_product for nest in self.nests)
+
+    @property
+    def slots(self) -> tuple[tuple[int, ...], ...]:
+        """Classes that the same threads walk, the fastest first: no member has two of a slot, so they never meet."""
+        found: list[list[int]] = []
+        for number in reversed(range(len(self.extents))):
+            free = (slot for slot in found if not any(self._meet(number, other) for other in slot))
+            slot = next(free, None)
+            if slot is None:
+                found.append([number])
+            else:
+                slot.append(number)
+        return tuple(map(tuple, found))
+
+    def _meet(self, a: int, b: int) -> bool:
+        return any(a in member.classes and b in member.classes for member in self.members)
+
+    @property
+    def laned(self) -> tuple[int, ...]:
+        """The classes that vectors may lie along: the fastest, where they are the last axis of every member."""
+        if not self.extents:
+            return ()
+        fastest = self.slots[0]
+        return (
+            fastest if all(number not in member.classes[:-1] for member in self.members for number in fastest) else ()
+        )
 
 
 class _Union:
@@ -141,6 +170,8 @@ class _Grouping:
             self._tie_product(product)
         for reduction in self._program.reductions:
             self._tie_reduction(reduction.src, reduction.dst, reduction.kept)
+        for scan in self._program.scans:
+            self._tie_scan(scan.src, scan.dst)
         self._check_block_accesses()
         self._refused |= {buffer for buffer in self._program.viewed if buffer in self._number}
         if not self._refused:
@@ -171,6 +202,12 @@ class _Grouping:
             self._axes.find(("fragment", a, axis))
         for from_axis, to_axis in kept:
             self._axes.join(("fragment", a, from_axis), ("fragment", b, to_axis))
+
+    def _tie_scan(self, src: ir.Var, dst: ir.Var) -> None:
+        a, b = self._number[src], self._number[dst]
+        self._members.join(("fragment", a), ("fragment", b))
+        for axis in range(len(src.shape)):
+            self._axes.join(("fragment", a, axis), ("fragment", b, axis))
 
     def _tie_product(self, product: MatrixProduct) -> None:
         """The fragments of a product share their rows; every axis of theirs is prescribed."""
@@ -259,7 +296,7 @@ class _Grouping:
             if kind == "nest":
                 nest = self._program.nests[number]
                 classes = tuple(order[self._axes.find(("nest", number, axis))] for axis in range(len(nest.variables)))
-                nests.append(Nest(nest.variables, nest.extents, classes, self._accesses[number]))
+                nests.append(Nest(nest.variables, nest.extents, classes, self._accesses[number], nest.is_product))
             else:
                 buffer = self._fragments[number]
                 found = (order.get(self._axes.find(("fragment", number, axis))) for axis in range(len(buffer.shape)))
@@ -272,7 +309,13 @@ class _Grouping:
             fragments=tuple(fragments),
             has_reduction=any(node.buffer in reduced for node in fragments),
             digits=self._digits(roots, extents),
+            scanned=self._scanned(members, order),
         )
+
+    def _scanned(self, members: list[tuple[str, int]], order: dict[Hashable, int]) -> frozenset[int]:
+        scans = [scan.src for scan in self._program.scans if ("fragment", self._number[scan.src]) in members]
+        last = (self._axes.find(("fragment", self._number[src], len(src.shape) - 1)) for src in scans)
+        return frozenset(order.get(root, -1) for root in last)
 
     def _member_axes(self, member: tuple[str, int]) -> list[tuple[Hashable, Any]]:
         """The classes and extents of a member's axes; a fragment's axes of extent 1 that nothing walks are left out."""

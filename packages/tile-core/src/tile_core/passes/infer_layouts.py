@@ -5,21 +5,25 @@ variables ties the fragment's axes to the nest's; a reduction ties what it keeps
 connected group of nests and fragments gets one assignment of threads to its classes:
 
 * a group without reductions whose members all have the same axes is mapped flat: vectors dealt to the threads in turn;
+* the tile of a matrix product is mapped by rows and columns, so that each thread has a piece of both;
 * any other group is mapped axis by axis, so that a row's threads are neighbours (one warp where it is long enough) and
-  what lacks an axis is replicated along it.
+  what lacks an axis is replicated along it. Axes that never meet in one member are walked by the same threads.
 
 Vectors are as wide as every access allows. Where one axis alone is walked and a row begins at an address that only the
-running kernel knows to be aligned or not (odd row lengths), units are shifted to begin at aligned addresses.
+running kernel knows to be aligned or not (odd row lengths), units begin at the first aligned address of a row, and the
+few elements before it and behind the last whole unit run one a thread.
 
 A fragment that cannot be tied (shifted or transposed within one nest, gathered, read by a serial loop, a partial
 reduction) moves to shared memory, where every thread can reach all of it: right for every program, and listed in the
-report as `fragments_in_shared`. Nothing here needs powers of two.
+report as `fragments_in_shared`; `fragment_registers` are the 32-bit registers of a thread that each of the others
+takes. Nothing here needs powers of two.
 
 The decision is `context.state["infer_layouts"]`, a `Plan`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
@@ -62,8 +66,8 @@ class NestPlan(Placement):
 
 
 @dataclass(frozen=True)
-class Shift:
-    """How far the units of a mapping begin before the nest: `start % unit`, where `start` is a row's first element."""
+class Head:
+    """How many iterations come before the first aligned one: `-start % unit`, `start` being a row's first element."""
 
     start: ir.Expr
     unit: int
@@ -75,7 +79,7 @@ class Plan:
 
     `nests`: by outermost loop variable. `fragments`: those in registers; `groups`: the threads of their groups, where
     they are mapped axis by axis. `shared`: fragments that live in shared memory; `elsewhere`: these, and tiles of
-    several names.
+    several names. `heads`: by the variable of a mapping.
     """
 
     nests: dict[ir.Var, NestPlan] = field(default_factory=dict)
@@ -83,7 +87,7 @@ class Plan:
     groups: dict[ir.Var, GroupThreads] = field(default_factory=dict)
     shared: list[ir.Var] = field(default_factory=list)
     elsewhere: set[ir.Var] = field(default_factory=set)
-    shifts: dict[ir.Var, Shift] = field(default_factory=dict)
+    heads: dict[ir.Var, Head] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,10 @@ class InferLayouts:
             _plan_launch(plan, launch, context.capabilities, self.units)
         context.state[self.name] = plan
         context.report["fragments_in_shared"] = [str(buffer.name) for buffer in plan.shared]
+        context.report["fragment_registers"] = {
+            str(buffer.name): -(-placement.mapping.registers * int(buffer.dtype.bits) // 32)
+            for buffer, placement in plan.fragments.items()
+        }
         return func
 
 
@@ -149,7 +157,7 @@ def _plan_part(
         program = collect_program(part.body, frozenset(shared), multiplier)
         groups, refused = group_nodes(program, frozenset(shared))
         settled = [_Settled(group, part.threads, multiplier.capabilities, changing) for group in groups]
-        refused |= {node.buffer for group in settled for node in group.uniform_but_spare()}
+        refused |= {node.buffer for group in settled for node in (*group.uniform_but_spare(), *group.unscannable())}
         if not refused:
             break
         shared = shared | refused
@@ -176,35 +184,40 @@ class _Settled:
         self._analyzer = Analyzer()
         self._vector_bytes = capabilities.vector_bytes
         self._warp = capabilities.warp_size
-        self._flat = group.is_uniform and group.digits is None
+        self._flat = group.is_uniform and group.digits is None and not group.is_product
         self._vector = self._width() if group.digits is None else 1
-        self._shift = self._find_shift() if group.digits is None else None
+        self._head = self._find_head() if group.digits is None else None
         self._threads = None if self._flat else self._prescribed() if group.digits is not None else self._assign()
 
     def _width(self) -> int:
         """The widest vector that suits the accesses of every nest and leaves no thread idle for its sake."""
-        widths = [self._nest_width(nest) for nest in self._group.nests if nest.touches_memory]
-        width = min(widths, default=1)
-        if not self._group.lanes_are_last:
-            return 1
+        laned = self._group.laned
+        walked = [
+            nest for nest in self._group.nests if nest.touches_memory and nest.classes and nest.classes[-1] in laned
+        ]
+        width = min((self._nest_width(nest) for nest in walked), default=1)
         extents = self._group.extents
         if all(isinstance(extent, int) for extent in extents):
-            total, last = prod(extents), extents[-1] if extents else 1
-            while width > 1 and total < width * self._block:
+            while width > 1 and prod(extents) < width * self._block:
                 width //= 2
-            while width > 1 and len(extents) > 1 and last % width:
+            while width > 1 and len(extents) > 1 and any(extents[number] % width for number in laned):
                 width //= 2
         return width
 
     def _nest_width(self, nest: Nest) -> int:
+        widest: int = self._vector_bytes
         memory = [access for access in nest.accesses if access.scope in (regions.GLOBAL, *regions.SHARED)]
-        if not memory or not nest.variables:
-            return 1
-        return vector_width(memory, nest.variables[-1], self._vector_bytes, self._analyzer)
+        last = nest.variables[-1]
+        if nest.is_product:
+            # What strides is read one by one along K; the columns of C are vectors all the same.
+            memory = [access for access in memory if lane_stride(access, last, self._analyzer) == 1]
+            if not memory:
+                return max(1, widest // 4)
+        return vector_width(memory, last, widest, self._analyzer) if memory else 1
 
-    def _find_shift(self) -> tuple[ir.Var, Shift] | None:
-        """A shift that makes wider vectors possible; sets the wider vector."""
-        if len(self._group.extents) != 1 or not isinstance(self._group.extents[0], int):
+    def _find_head(self) -> tuple[ir.Var, Head] | None:
+        """A head that makes wider vectors possible; sets the wider vector."""
+        if len(self._group.extents) != 1 or not isinstance(self._group.extents[0], int) or self._group.scanned:
             return None
         moving = [access for nest in self._group.nests for access in self._moving(nest)]
         if not moving:
@@ -220,7 +233,7 @@ class _Settled:
             return None
         start = max(candidates, key=lambda one: sum(tvm_ffi.structural_equal(one, other) for other in candidates))
         self._vector = widest
-        return tirx.Var("misaligned", "int32"), Shift(start, widest)
+        return tirx.Var("head", "int32"), Head(start, widest)
 
     def _moving(self, nest: Nest) -> list[tuple[Access, ir.Var]]:
         """The accesses of memory that advance by one element from iteration to iteration."""
@@ -237,17 +250,25 @@ class _Settled:
         return start if fixed and not uses(start, tuple(self._changing)) else None
 
     def _assign(self) -> GroupThreads:
-        """Threads for each axis class; the last class first, so that neighbours in memory are neighbouring threads."""
+        """Threads for each axis class, the fastest first, so that neighbours in memory are neighbouring threads.
+
+        Classes that never meet have the same threads: each of their tiles then lies in all threads of the block.
+        """
         extents = tuple(int(extent) for extent in self._group.extents)
-        lanes = tuple(self._vector if axis == len(extents) - 1 else 1 for axis in range(len(extents)))
+        laned = self._group.laned
+        lanes = tuple(self._vector if number in laned else 1 for number in range(len(extents)))
         units = [-(-extent // lane) for extent, lane in zip(extents, lanes, strict=True)]
-        counts = _deal(units, self._block, self._warp)
-        strides, total = [0] * len(counts), 1
-        for axis in reversed(range(len(counts))):
-            strides[axis] = total
-            total *= counts[axis]
-        digits = tuple(((count, stride),) for count, stride in zip(counts, strides, strict=True))
-        return GroupThreads(extents, digits, lanes, total, self._block)
+        slots = self._group.slots
+        work = [min(units[number] for number in slot) for slot in reversed(slots)]
+        counts = _product_threads(extents, self._vector, self._block) if self._group.is_product else None
+        counts = counts or _deal(work, self._block, self._warp)
+        digits: list[tuple[tuple[int, int], ...]] = [()] * len(extents)
+        total = 1
+        for slot, count in zip(slots, reversed(counts), strict=True):
+            for number in slot:
+                digits[number] = ((count, total),)
+            total *= count
+        return GroupThreads(extents, tuple(digits), lanes, total, self._block)
 
     def _prescribed(self) -> GroupThreads:
         """The threads that matrix instructions ask for."""
@@ -268,6 +289,16 @@ class _Settled:
             spare = self._threads.used < self._block
         return [node for node in self._group.fragments if node.is_scalar_read and spare]
 
+    def unscannable(self) -> list[Node]:
+        """The fragments of a group whose scans would not run along neighbouring threads of whole or divided warps."""
+        for number in self._group.scanned:
+            if self._group.digits is not None or self._threads is None or number not in self._group.slots[0]:
+                return list(self._group.fragments)
+            (count, _stride) = self._threads.digits[number][0]
+            if count % self._warp and (count > self._warp or count & (count - 1)):
+                return list(self._group.fragments)
+        return []
+
     def record(self, plan: Plan) -> None:
         """Write the decisions."""
         for nest in self._group.nests:
@@ -276,17 +307,17 @@ class _Settled:
             plan.fragments[node.buffer] = Placement(self._mapping(node), node.classes)
             if self._threads is not None:
                 plan.groups[node.buffer] = self._threads
-        if self._shift is not None:
-            plan.shifts[self._shift[0]] = self._shift[1]
+        if self._head is not None:
+            plan.heads[self._head[0]] = self._head[1]
 
     def _mapping(self, node: Nest | Node) -> Mapping:
         extents = tuple(self._group.extents[number] for number in node.classes)
         if self._threads is None:
-            return FlatMapping(extents or (1,), self._block, self._vector, self._shift_var if extents else None)
+            return FlatMapping(extents or (1,), self._block, self._vector, self._head_var if extents else None)
         threads = self._threads
         if self._group.digits is not None:
             return self._digit_mapping(node.classes)
-        has_lanes = bool(node.classes) and node.classes[-1] == len(threads.extents) - 1
+        has_lanes = bool(node.classes) and node.classes[-1] in self._group.laned
         return SplitMapping(
             extents=extents,
             axis_threads=tuple(threads.digits[number][0][0] for number in node.classes),
@@ -294,7 +325,7 @@ class _Settled:
             used=threads.used,
             threads=self._block,
             vector=self._vector if has_lanes else 1,
-            shift=self._shift_var if has_lanes else None,
+            head=self._head_var if has_lanes else None,
         )
 
     def _digit_mapping(self, classes: tuple[int, ...]) -> DigitMapping:
@@ -305,18 +336,35 @@ class _Settled:
         return DigitMapping((*inner, *axes[-1:]), self._block, self._block)
 
     @property
-    def _shift_var(self) -> ir.Var | None:
-        return None if self._shift is None else self._shift[0]
+    def _head_var(self) -> ir.Var | None:
+        return None if self._head is None else self._head[0]
 
     def _spare(self, nest: Nest) -> tuple[tuple[int, int], ...]:
         if self._threads is None:
             return ()
+        digits = self._threads.digits
         if self._group.digits is not None:
-            return _gaps([digit for number in nest.classes for digit in self._threads.digits[number]], self._block)
-        missing = set(range(len(self._threads.extents))) - set(nest.classes)
-        return tuple(
-            (stride, count) for number in sorted(missing) for count, stride in self._threads.digits[number] if count > 1
-        )
+            return _gaps([digit for number in nest.classes for digit in digits[number]], self._block)
+        walked = {digit for number in nest.classes for digit in digits[number]}
+        others = {digit for axis in digits for digit in axis} - walked
+        return tuple((stride, count) for count, stride in sorted(others) if count > 1)
+
+
+def _product_threads(extents: Sequence[int], lanes: int, block: int) -> list[int]:
+    """Threads along the rows and the columns of a product: the least work a thread, then the squarest piece of it.
+
+    A piece of r rows and c columns reads r + c elements for r · c products.
+    """
+    rows, columns = extents
+    units = -(-columns // lanes)
+
+    def cost(along: int) -> tuple[int, int, int]:
+        height = -(-rows // min(block // along, rows))
+        width = -(-units // along) * lanes
+        return height * width, height + width, -along
+
+    along = min(range(1, min(block, units) + 1), key=cost)
+    return [min(block // along, rows), along]
 
 
 def _deal(units: list[int], block: int, warp: int) -> list[int]:

@@ -177,14 +177,27 @@ class _Placer:
             then, after = self.stmt(stmt.then_case, before)
             otherwise, other = (None, before) if stmt.else_case is None else self.stmt(stmt.else_case, before)
             return visit.sequence([*prefix, S.IfThenElse(stmt.condition, then, otherwise, stmt.span)]), after | other
-        counted = self.count
-        _first, end = self.stmt(stmt.body, before)
-        self.count = counted
-        body, after = self.stmt(stmt.body, before | end | condition)
+        body, after, count = self._iterated(stmt.body, before, condition)
+        if count and before.conflicts(self._touched(stmt)):
+            clean, clean_after, fewer = self._iterated(stmt.body, condition, condition)
+            if fewer < count:
+                # One barrier before the loop is cheaper than one in each of its iterations.
+                prefix.append(barrier(stmt.span))
+                body, after, count, before = clean, clean_after, fewer + 1, condition
+        self.count += count
         looped = (
             S.While(stmt.condition, body, stmt.span) if isinstance(stmt, S.While) else rebuild.loop(stmt, body=body)
         )
         return visit.sequence([*prefix, looped], stmt.span), before | after
+
+    def _iterated(self, body: S.Stmt, before: Touched, condition: Touched) -> tuple[S.Stmt, Touched, int]:
+        """A loop's body, what is touched after it, and its barriers: what an iteration leaves meets the next one."""
+        counted = self.count
+        _first, end = self.stmt(body, before)
+        self.count = counted
+        body, after = self.stmt(body, before | end | condition)
+        count, self.count = self.count - counted, counted
+        return body, after, count
 
     def _touched(self, stmt: S.Stmt) -> Touched:
         return self._by_root(_touched(stmt))

@@ -17,21 +17,21 @@ from tile_core.ir import visit
 from tile_core.ops.base import op_name
 from tile_core.passes.base import PassContext
 
-REDUCTION = "tile.reduction"
+REDUCTION, SCAN = "tile.reduction", "tile.scanned"
+_KEYS = {"tile.reduce": REDUCTION, "tile.scan": SCAN}
 
 
 @dataclass(frozen=True)
 class MarkReductions:
-    """Wrap every `tile.reduce` in an attribute whose node is the call."""
+    """Wrap every `tile.reduce` and `tile.scan` in an attribute whose node is the call."""
 
     name: ClassVar[str] = "mark_reductions"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
-        """The program with every reduction marked."""
+        """The program with every reduction and scan marked."""
         return visit.mutate(func, (S.Evaluate, _mark))
 
 
 def _mark(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
-    if op_name(stmt) != "tile.reduce":
-        return stmt
-    return S.AttrStmt(stmt.value, REDUCTION, tirx.IntImm("int32", 1), stmt, stmt.span)
+    key = _KEYS.get(op_name(stmt) or "")
+    return stmt if key is None else S.AttrStmt(stmt.value, key, tirx.IntImm("int32", 1), stmt, stmt.span)

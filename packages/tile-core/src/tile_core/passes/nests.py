@@ -13,8 +13,11 @@ from tile_core.ir.regions import constant
 from tile_core.ir.views import viewed
 from tile_core.ops.base import OpCall, view
 from tile_core.passes.accesses import Access, accesses
-from tile_core.passes.mark_reductions import REDUCTION
+from tile_core.passes.mark_reductions import REDUCTION, SCAN
 from tile_core.passes.matrix import MatrixProduct, Multiplier, is_matrix
+
+PRODUCT = "tile.product"
+"""Annotation of a nest that is one step of a matrix product."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class ParallelNest:
         """Ints, or expressions of the kernel's symbols."""
         found = (constant(loop.extent) for loop in self.loops)
         return tuple(loop.extent if value is None else value for value, loop in zip(found, self.loops, strict=True))
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a step of a matrix product: rows by columns."""
+        return PRODUCT in self.loops[0].annotations
 
     @property
     def body(self) -> S.Stmt:
@@ -63,6 +71,14 @@ class MarkedReduction:
     kept: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True)
+class MarkedScan:
+    """A scan of a whole fragment into another, or into itself, along its last axis."""
+
+    src: ir.Var
+    dst: ir.Var
+
+
 @dataclass
 class Program:
     """What a kernel body holds.
@@ -72,6 +88,7 @@ class Program:
 
     nests: list[ParallelNest] = field(default_factory=list)
     reductions: list[MarkedReduction] = field(default_factory=list)
+    scans: list[MarkedScan] = field(default_factory=list)
     fragments: list[ir.Var] = field(default_factory=list)
     block_accesses: list[Access] = field(default_factory=list)
     viewed: list[ir.Var] = field(default_factory=list)
@@ -90,7 +107,7 @@ def is_foreign(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.AttrStmt) and stmt.attr_key == FOREIGN
 
 
-def reduction_call(stmt: S.AttrStmt) -> OpCall:
+def marked_call(stmt: S.AttrStmt) -> OpCall:
     """The call that `mark_reductions` kept."""
     from tile_core.ops import OPS
 
@@ -104,7 +121,7 @@ def is_reduction(stmt: S.Stmt) -> bool:
 
 def direct_reduction(stmt: S.AttrStmt, shared: frozenset[ir.Var]) -> MarkedReduction | None:
     """The reduction as a tie between two fragments in registers, `None` where it must run as its loops say."""
-    call = reduction_call(stmt)
+    call = marked_call(stmt)
     src, dst = call.region("src"), call.region("dst")
     for region in (src, dst):
         if regions.scope(region.source) != regions.FRAGMENT or region.source in shared or not regions.is_whole(region):
@@ -114,6 +131,22 @@ def direct_reduction(stmt: S.AttrStmt, shared: frozenset[ir.Var]) -> MarkedReduc
     same_rank = len(dst.region) == len(src.region)
     kept = tuple((number, number if same_rank else at) for at, number in enumerate(kept_axes))
     return MarkedReduction(src.source, dst.source, kept)
+
+
+def is_scan(stmt: S.Stmt) -> bool:
+    """Whether a statement is a scan that was wrapped by `mark_reductions`."""
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == SCAN
+
+
+def direct_scan(stmt: S.AttrStmt, shared: frozenset[ir.Var]) -> MarkedScan | None:
+    """The scan as a tie between fragments in registers, `None` where it must run as its loops say."""
+    call = marked_call(stmt)
+    src, dst = call.region("src"), call.region("dst")
+    for region in (src, dst):
+        if regions.scope(region.source) != regions.FRAGMENT or region.source in shared or not regions.is_whole(region):
+            return None
+    rank = len(src.region)
+    return MarkedScan(src.source, dst.source) if int(call.attrs["dim"]) % rank == rank - 1 else None
 
 
 def collect_program(body: S.Stmt, shared: frozenset[ir.Var], multiplier: Multiplier) -> Program:
@@ -140,6 +173,8 @@ class _Collector:
             program.nests.append(parallel_nest(stmt))
         elif is_reduction(stmt) and (direct := direct_reduction(stmt, self.shared)) is not None:
             program.reductions.append(direct)
+        elif is_scan(stmt) and (scan := direct_scan(stmt, self.shared)) is not None:
+            program.scans.append(scan)
         elif is_matrix(stmt) and (product := self.multiplier.product(stmt, self.shared)) is not None:
             program.products.append(product)
         elif not is_foreign(stmt):

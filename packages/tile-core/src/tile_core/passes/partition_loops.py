@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
+from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
@@ -30,17 +31,20 @@ from tile_core.passes.insert_barriers import is_barrier
 from tile_core.passes.matrix import MatrixUnits, Multiplier, is_matrix, is_settle
 from tile_core.passes.nests import (
     direct_reduction,
+    direct_scan,
     is_foreign,
     is_parallel,
     is_reduction,
+    is_scan,
+    marked_call,
     parallel_nest,
-    reduction_call,
 )
-from tile_core.passes.plan_shared_memory import asynchronous
+from tile_core.passes.plan_shared_memory import ALIGNMENT, OWN_PLACE, asynchronous, size_in_bytes
 from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_nests import emit_nest
 from tile_core.passes.thread_reducers import reducer_statement
 from tile_core.passes.thread_reductions import emit_reduction
+from tile_core.passes.thread_scans import emit_scan
 from tile_core.passes.thread_scope import ALIGNED, ThreadScope, int32, phase
 
 
@@ -88,19 +92,24 @@ def _partition(
     body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(own)).stmt(launch.body)
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
     head += [
-        S.Bind(shift, tirx.floormod(source.start, int32(source.unit)))
-        for shift, source in plan.shifts.items()
-        if uses(body, (shift,))
+        S.Bind(head, Analyzer().simplify(tirx.floormod(int32(0) - source.start, int32(source.unit))))
+        for head, source in plan.heads.items()
+        if uses(body, (head,))
     ]
     views = {declared.buffer for declared in visit.collect(body, S.DeclBuffer)}
     head += scope.alignment_binds(set(scope.aligned) - views)
-    head += [S.AllocBuffer(buffer) for buffer in scope.workspaces]
+    head += [S.AllocBuffer(buffer, _own_place(buffer)) for buffer in scope.workspaces]
     body = visit.mutate(body, (S.SeqStmt, lambda seq, mutator: _with_flags(scope, mutator.default_mutate(seq))))
     return replace(launch, body=visit.sequence([*head, body]))
 
 
 def _without_foreign(stmt: S.AttrStmt, mutator: Any) -> S.Stmt:
     return visit.sequence([], stmt.span) if is_foreign(stmt) else mutator.default_mutate(stmt)
+
+
+def _own_place(workspace: ir.Var) -> dict[str, int]:
+    """A small workspace shares its bytes with no other: a barrier between two users would cost more."""
+    return {OWN_PLACE: 1} if size_in_bytes(workspace) <= ALIGNMENT else {}
 
 
 def _with_flags(scope: ThreadScope, seq: S.Stmt) -> S.Stmt:
@@ -128,6 +137,8 @@ class _Block:
             return phase(emit_nest(self._scope, parallel_nest(stmt)))
         if is_reduction(stmt):
             return self._reduction(stmt)
+        if is_scan(stmt):
+            return self._scan(stmt)
         if is_foreign(stmt):
             return stmt
         if is_matrix(stmt):
@@ -144,11 +155,16 @@ class _Block:
             return self._leaf(stmt)
         return self._nested(stmt)
 
+    def _scan(self, stmt: S.AttrStmt) -> S.Stmt:
+        if direct_scan(stmt, frozenset(self._scope.shared)) is None:
+            return self.stmt(stmt.body)
+        return emit_scan(self._scope, marked_call(stmt))
+
     def _reduction(self, stmt: S.AttrStmt) -> S.Stmt:
         shared = frozenset(self._scope.shared)
         if direct_reduction(stmt, shared) is None:
             return self.stmt(stmt.body)
-        return emit_reduction(self._scope, reduction_call(stmt))
+        return emit_reduction(self._scope, marked_call(stmt))
 
     def _matrix(self, stmt: S.AttrStmt) -> S.Stmt:
         product = self._multiplier.product(stmt, frozenset(self._scope.plan.elsewhere))

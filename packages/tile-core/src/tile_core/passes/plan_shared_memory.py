@@ -1,9 +1,9 @@
 """Give every shared tile its place in one region of the block's shared memory.
 
-Tiles whose lives do not overlap share bytes. A tile lives from its first to its last access in the order of the
-program; a tile used inside of a loop and allocated outside of it lives for the whole loop, an asynchronous one from
-the beginning of the kernel, and one that a group of threads uses for all of it. Places are multiples of 128 bytes, so
-that every vector access and bank pattern begins as if the tile were alone.
+Tiles whose lives do not overlap share bytes, but for those annotated `tile.own_place`. A tile lives from its first to
+its last access in the order of the program; a tile used inside of a loop and allocated outside of it lives for the
+whole loop, an asynchronous one from the beginning of the kernel, and one that a group of threads uses for all of it.
+Places are multiples of 128 bytes, so that every vector access and bank pattern begins as if the tile were alone.
 
 Each allocation is annotated `tile.offset`; the launch gets its `shared_bytes`. The report gets `shared_bytes` and the
 tiles.
@@ -28,6 +28,8 @@ from tile_core.passes.nests import is_foreign
 
 ALIGNMENT = 128
 OFFSET = "tile.offset"
+OWN_PLACE = "tile.own_place"
+"""Annotation of a tile that shares its bytes with no other."""
 ASYNCHRONOUS = "tile.asynchronous"
 """Annotation of a tile that other threads than the block's write, ahead of its readers.
 
@@ -51,6 +53,7 @@ class _Tile:
     first: int
     last: int
     offset: int = 0
+    shares: bool = True
 
     @property
     def alignment(self) -> int:
@@ -112,7 +115,8 @@ class _Lives:
         if is_foreign(stmt) and regions.constant(stmt.value) == 1:
             return
         if isinstance(stmt, S.AllocBuffer) and regions.scope(stmt.buffer) in regions.SHARED:
-            self._tiles[stmt.buffer] = _Tile(stmt.buffer, size_in_bytes(stmt.buffer), -1, -1)
+            shares = OWN_PLACE not in stmt.annotations
+            self._tiles[stmt.buffer] = _Tile(stmt.buffer, size_in_bytes(stmt.buffer), -1, -1, shares=shares)
             for _start, inside in self._loops:
                 inside.add(stmt.buffer)
             return
@@ -162,7 +166,8 @@ def _place(tiles: list[_Tile]) -> int:
     placed: list[_Tile] = []
     for tile in sorted(tiles, key=lambda tile: -tile.size):
         for other in sorted(placed, key=lambda other: other.offset):
-            lives_together = tile.first <= other.last and other.first <= tile.last
+            apart = tile.first > other.last or other.first > tile.last
+            lives_together = not (apart and tile.shares and other.shares)
             meets = tile.offset < other.offset + other.size and other.offset < tile.offset + tile.size
             if lives_together and meets:
                 tile.offset = -(-(other.offset + other.size) // tile.alignment) * tile.alignment

@@ -1,7 +1,7 @@
 """Combine one value of each thread of a group, so that each of them has the result.
 
 Threads of a group that lie side by side in one warp exchange by shuffles. Any other group (a count that is no power of
-two, several warps) goes through shared memory, warps first where the group is made of whole ones. Nothing is assumed of
+two, several warps) goes through shared memory; where it is made of whole warps, one value a warp. Nothing is assumed of
 the counts.
 """
 
@@ -50,8 +50,7 @@ class Combination:
         if count * group.stride <= warp and _is_power(count) and _is_power(group.stride):
             return self._shuffles(count, group.stride)
         if group.stride == 1 and count % warp == 0:
-            leaders = ThreadGroup(count // warp, warp, group.used)
-            return [*self._shuffles(warp, 1), *self._through_memory(leaders)]
+            return [*self._shuffles(warp, 1), *self._across_warps(group)]
         return self._through_memory(group)
 
     def _update(self, value: ir.Expr) -> S.Stmt:
@@ -61,9 +60,33 @@ class Combination:
         found: list[S.Stmt] = []
         distance = count // 2 * stride
         while distance >= stride:
-            found.append(self._update(shuffle_xor(self.cell.get(), distance)))
+            found.append(self._update(shuffle_xor(self.cell.get(), distance, self.scope.block)))
             distance //= 2
         return found
+
+    def _across_warps(self, group: ThreadGroup) -> list[S.Stmt]:
+        """The first lane of each warp leaves the warp's value; every thread combines those of its group, in order."""
+        thread, warp = self.scope.thread, self.scope.warp
+        workspace = self.scope.workspace("reduce", self.dtype, -(-self.scope.block // warp))
+        is_first = E.EQ(tirx.floormod(thread, int32(warp)), int32(0))
+        leave = S.BufferStore(workspace, self.cell.get(), [tirx.floordiv(thread, int32(warp))], self.span)
+        first: ir.Expr = int32(0)
+        if group.count < group.used:
+            first = tirx.floordiv(thread, int32(group.count)) * (group.count // warp)
+        member = tirx.Var("member", "int32")
+        rest = S.For(
+            member,
+            int32(1),
+            int32(group.count // warp - 1),
+            S.ForKind.UNROLLED,
+            self._update(tirx.BufferLoad(workspace, [first + member])),
+            span=self.span,
+        )
+        start = self.cell.set(tirx.BufferLoad(workspace, [first]), self.span)
+        reading = visit.sequence([start, rest]) if group.count > warp else start
+        if group.used < self.scope.block:
+            reading = S.IfThenElse(E.LT(thread, int32(group.used)), reading, None, self.span)
+        return [phase(S.IfThenElse(is_first, leave, None, self.span)), phase(reading)]
 
     def _through_memory(self, group: ThreadGroup) -> list[S.Stmt]:
         """Every thread leaves its value in shared memory and reads those of its group's members.

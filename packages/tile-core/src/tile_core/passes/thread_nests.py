@@ -1,8 +1,15 @@
-"""One parallel nest as the loops of a thread, its vectors whole where they may be and lane by lane where not."""
+"""One parallel nest as the loops of a thread, its vectors whole where they may be and lane by lane where not.
+
+The loads of several units are made before the first of them is worked on, so that a thread waits for memory once
+(`BATCH_BYTES` bounds the registers that this takes). Where units begin behind a head, the edges come after those loads.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
@@ -13,16 +20,29 @@ from tile_core.layouts.mapping import Lane
 from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import NestPlan
 from tile_core.passes.nests import ParallelNest
+from tile_core.passes.thread_products import emit_product
 from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32
-from tile_core.passes.vector_units import vector_unit
+from tile_core.passes.vector_units import VectorUnit, vector_unit
 
 UNROLLED_STEPS = 64
+BATCH_BYTES = 128
+"""What a thread reads ahead at most, in registers."""
 
 
 def emit_nest(scope: ThreadScope, nest: ParallelNest) -> S.Stmt:
     """The statements by which every thread runs its share of `nest`."""
     plan = scope.plan.nests[nest.variables[0]]
-    return _Emitter(scope, nest, plan).result()
+    steps = step_variables(len(plan.mapping.steps))
+    product = emit_product(scope, nest, plan, steps)
+    return _Emitter(scope, nest, plan).result() if product is None else product
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """A loop over steps: one of the mapping's, or a part of it."""
+
+    var: ir.Var
+    extent: Any
 
 
 class _Emitter:
@@ -32,17 +52,67 @@ class _Emitter:
         self._steps = step_variables(len(self._mapping.steps))
         self._index = self._mapping.indices(scope.thread, self._steps)
         self._span = nest.loops[0].span
+        self._names = [tirx.Var(str(var.name), var.ty) for var in nest.variables]
+        self._unit = self._vector_unit()
 
     def result(self) -> S.Stmt:
-        names = [tirx.Var(str(var.name), var.ty) for var in self._nest.variables]
-        binds: list[S.Stmt] = [
-            S.Bind(name, _as(index, name), self._span) for name, index in zip(names, self._index, strict=True)
-        ]
-        body: S.Stmt = visit.sequence([*binds, self._unit(names)], self._span)
+        """The edges go between the loads and the work of a single batch, before the loops elsewhere."""
+        outer, batch = self._batches()
+        slots = prod(counter.extent for counter in batch)
+        edges = self._edges()
+        if self._unit is None:
+            return visit.sequence([*edges, self._loops(outer, self._once_indexed(self._lanes_only()))])
+        before, between = (edges, []) if outer else ([], edges)
+        body = self._one_by_one(self._unit, between) if slots == 1 else self._batch(self._unit, batch, slots, between)
+        return visit.sequence([*before, self._loops(outer, body)], self._span)
+
+    # -- loops -------------------------------------------------------------------------------------------------------
+
+    def _batches(self) -> tuple[list[_Counter], list[_Counter]]:
+        """The loops over steps: the outer ones, and the innermost ones whose loads are made together."""
+        outer = [_Counter(var, count) for var, count in zip(self._steps, self._mapping.steps, strict=True)]
+        room = self._room()
+        batch: list[_Counter] = []
+        outer = [counter for counter in outer if not self._fix(counter)]
+        while room > 1 and outer and isinstance(outer[-1].extent, int) and outer[-1].extent:
+            counter = outer.pop()
+            part = max(divisor for divisor in range(1, room + 1) if counter.extent % divisor == 0)
+            if part < counter.extent:
+                outer.append(_Counter(counter.var, counter.extent // part))
+                self._split(counter.var, part, batch)
+                break
+            batch.insert(0, counter)
+            room //= counter.extent
+        return outer, batch
+
+    def _split(self, var: ir.Var, part: int, batch: list[_Counter]) -> None:
+        """`var` counts groups of `part` steps from now on."""
+        if part == 1:
+            return
+        inner = tirx.Var(str(var.name), "int32")
+        batch.insert(0, _Counter(inner, part))
+        self._index = [substitute(index, {var: var * part + inner}) for index in self._index]
+        self._steps = [step if not step.same_as(var) else var * part + inner for step in self._steps]
+
+    def _fix(self, counter: _Counter) -> bool:
+        """Replace a counter that is always 0."""
+        if counter.extent != 1:
+            return False
+        zero = {counter.var: int32(0)}
+        self._index = [substitute(index, zero) for index in self._index]
+        self._steps = [substitute(step, zero) for step in self._steps]
+        return True
+
+    def _room(self) -> int:
+        """How many units a thread may read at once."""
+        read = 0 if self._unit is None else self._unit.load_bytes
+        return BATCH_BYTES // read if read else 1
+
+    def _loops(self, counters: Sequence[_Counter], body: S.Stmt) -> S.Stmt:
         kind = S.ForKind.UNROLLED if self._is_short() or self._uses_registers() else S.ForKind.SERIAL
-        for step, count in reversed(list(zip(self._steps, self._mapping.steps, strict=True))):
-            extent = int32(count) if isinstance(count, int) else count
-            body = S.For(step, int32(0), extent, kind, body, span=self._span)
+        for counter in reversed(counters):
+            extent = int32(counter.extent) if isinstance(counter.extent, int) else counter.extent
+            body = S.For(counter.var, int32(0), extent, kind, body, span=self._span)
         return body
 
     def _is_short(self) -> bool:
@@ -55,39 +125,100 @@ class _Emitter:
             store.buffer in wanted for store in visit.collect(self._nest.body, S.BufferStore)
         )
 
-    def _unit(self, names: list[ir.Var]) -> S.Stmt:
-        """The work of one step: `vector` lanes from the index in `names`, without guards where all are inside."""
-        width = self._mapping.vector
-        if width == 1:
-            return guarded(self._guards(names, 0, 0), self._lane_body(names, int32(0)))
-        lanes = self._lane_by_lane(names, guarded_lanes=True)
-        whole = vector_unit(
-            self._scope,
-            self._body_at(names, int32(0)),
-            names[-1],
-            self._mapping,
-            lambda lane: self._lane_body(names, lane),
-        )
-        conditions = self._guards(names, 0, width - 1)
-        if whole is None:
-            fast = self._lane_by_lane(names, guarded_lanes=False)
-        else:
-            fast, conditions = whole.stmt, [*conditions, *whole.conditions]
-        return S.IfThenElse(conjunction(conditions), fast, lanes, self._span) if conditions else fast
+    # -- units -------------------------------------------------------------------------------------------------------
 
-    def _lane_by_lane(self, names: list[ir.Var], *, guarded_lanes: bool) -> S.Stmt:
+    def _vector_unit(self) -> VectorUnit | None:
+        if self._mapping.vector == 1:
+            return None
+        body = self._body_at(self._names, int32(0))
+        return vector_unit(self._scope, body, self._names[-1], self._mapping, self._lane_body)
+
+    def _once_indexed(self, body: S.Stmt) -> S.Stmt:
+        """`body` behind the definitions of the nest's variables."""
+        binds: list[S.Stmt] = [
+            S.Bind(name, _as(index, name), self._span) for name, index in zip(self._names, self._index, strict=True)
+        ]
+        return visit.sequence([*binds, body], self._span)
+
+    def _one_by_one(self, unit: VectorUnit, between: list[S.Stmt]) -> S.Stmt:
+        slot = int32(0)
+        body = visit.sequence([*unit.arrays(1), unit.loads(slot), unit.work(slot)], self._span)
+        return visit.sequence([*between, self._once_indexed(self._where_whole(body, unit.conditions))], self._span)
+
+    def _batch(self, unit: VectorUnit, batch: list[_Counter], slots: int, between: list[S.Stmt]) -> S.Stmt:
+        """The loads of all units of the batch, then the work of each."""
+        slot: Any = int32(0)
+        for counter in batch:
+            slot = slot * counter.extent + counter.var
+        conditions = [*self._whole(), *unit.conditions]
+        arrays = unit.arrays(slots)
+        loads = self._once_indexed(guarded(conditions, unit.loads(slot)))
+        work = self._once_indexed(self._where_whole(unit.work(slot), unit.conditions))
+        fresh = {counter.var: tirx.Var(str(counter.var.name), "int32") for counter in batch}
+        fresh |= {name: tirx.Var(str(name.name), name.ty) for name in self._names}
+        early = [_Counter(fresh[counter.var], counter.extent) for counter in batch]
+        first = self._loops(early, _renamed(loads, fresh))
+        return visit.sequence([*arrays, first, *between, self._loops(batch, work)], self._span)
+
+    def _whole(self) -> list[ir.Expr]:
+        """What makes all lanes of a unit iterations of the nest."""
+        last = self._mapping.vector - 1
+        return [*self._inside(0, last), *self._within_own_extents(last)]
+
+    def _where_whole(self, body: S.Stmt, conditions: list[ir.Expr]) -> S.Stmt:
+        """`body` where the unit is whole, lane by lane elsewhere."""
+        last = self._mapping.vector - 1
+        outside = [] if self._mapping.head is None else self._inside(0, last)
+        inside = self._inside(0, last) if self._mapping.head is None else []
+        wanted = [*inside, *self._within_own_extents(last), *conditions]
+        if wanted:
+            body = S.IfThenElse(conjunction(wanted), body, self._lane_by_lane(guarded_lanes=True), self._span)
+        return guarded(outside, body)
+
+    def _lanes_only(self) -> S.Stmt:
+        """A unit without vector accesses."""
+        if self._mapping.vector == 1:
+            return guarded(self._whole(), self._lane_body(int32(0)))
+        return self._where_whole(self._lane_by_lane(guarded_lanes=False), [])
+
+    def _edges(self) -> list[S.Stmt]:
+        """The iterations before the head and behind the last whole unit: one a thread."""
+        count = self._mapping.edge_steps
+        if not count:
+            return []
+        edge, name = tirx.Var("edge", "int32"), tirx.Var(str(self._nest.variables[0].name), self._names[0].ty)
+        step: ir.Expr = int32(0) if count == 1 else edge
+        steps = {self._plan.classes[0]: int32(prod(self._mapping.steps))}
+        own = self._once(self._scope.rewrite(self._body_at([name], int32(0)), steps, step))
+        extent = min(self._plan.extents[0], self._mapping.extents[0])
+        body = visit.sequence(
+            [
+                S.Bind(name, _as(self._mapping.edge(self._scope.thread, step), name), self._span),
+                guarded([E.LT(name, E.IntImm(name.ty, extent))], own),
+            ],
+            self._span,
+        )
+        return [body if count == 1 else self._loops([_Counter(edge, count)], body)]
+
+    def _lane_by_lane(self, *, guarded_lanes: bool) -> S.Stmt:
         lane = tirx.Var("lane", "int32")
-        guards = self._guards(names, lane, lane) if guarded_lanes else []
-        body = guarded(guards, self._lane_body(names, lane))
+        guards = self._within_own_extents(lane) if guarded_lanes else []
+        if guarded_lanes and self._mapping.head is None:
+            guards = [*self._inside(lane, lane), *guards]
+        body = guarded(guards, self._lane_body(lane))
         return S.For(lane, int32(0), int32(self._mapping.vector), S.ForKind.UNROLLED, body, span=self._span)
 
-    def _guards(self, names: list[ir.Var], first: Lane, last: Lane) -> list[ir.Expr]:
-        """Conditions on lanes `first` to `last`: those of the mapping, and those of a nest smaller than its class."""
-        found = self._mapping.guards(self._scope.thread, self._steps, names, first, last)
+    def _inside(self, first: Lane, last: Lane) -> list[ir.Expr]:
+        """The mapping's conditions on lanes `first` to `last`."""
+        return self._mapping.guards(self._scope.thread, self._steps, self._names, first, last)
+
+    def _within_own_extents(self, last: Lane) -> list[ir.Expr]:
+        """The conditions, up to lane `last`, of a nest that is smaller than its class."""
+        found: list[ir.Expr] = []
         for axis, (own, whole) in enumerate(zip(self._plan.extents, self._mapping.extents, strict=True)):
             if isinstance(own, int) and isinstance(whole, int) and own < whole:
-                reach = last if axis == len(names) - 1 else 0
-                found.append(E.LT(names[axis] + reach, int32(own)))
+                reach = last if axis == len(self._names) - 1 else 0
+                found.append(E.LT(self._names[axis] + reach, int32(own)))
         return found
 
     def _body_at(self, names: list[ir.Var], lane: ir.Expr) -> S.Stmt:
@@ -97,10 +228,10 @@ class _Emitter:
             values[last] = values[last] + (lane if str(lane.ty.dtype) == str(last.ty.dtype) else lane.astype(last.ty))
         return substitute(self._nest.body, values)
 
-    def _lane_body(self, names: list[ir.Var], lane: ir.Expr) -> S.Stmt:
+    def _lane_body(self, lane: ir.Expr) -> S.Stmt:
         """One iteration, with fragments as registers and its outside effects made by one replica."""
         steps = dict(zip(self._plan.classes, self._steps, strict=False))
-        body = self._scope.rewrite(self._body_at(names, lane), steps, lane)
+        body = self._scope.rewrite(self._body_at(self._names, lane), steps, lane)
         return self._once(body)
 
     def _once(self, body: S.Stmt) -> S.Stmt:
@@ -124,6 +255,12 @@ class _Emitter:
 def step_variables(count: int) -> list[ir.Var]:
     """Names for the step counters of a thread."""
     return [tirx.Var("step" if count == 1 else f"step_{axis}", "int32") for axis in range(count)]
+
+
+def _renamed(stmt: S.Stmt, names: dict[ir.Var, ir.Var]) -> S.Stmt:
+    """`stmt` with other variables, the binds of them included."""
+    binds = (S.Bind, lambda node, mutator: S.Bind(names.get(node.var, node.var), mutator.mutate(node.value), node.span))
+    return visit.mutate(stmt, binds, (ir.Var, lambda var, _mutator: names.get(var, var)))
 
 
 def _as(expr: ir.Expr, like: ir.Var) -> ir.Expr:

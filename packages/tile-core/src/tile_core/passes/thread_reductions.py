@@ -90,7 +90,19 @@ class _Reduction:
             body = self._own_lanes(steps, self._lanes(reduced))
         else:
             body = guarded(self._inside(steps, lane, lane), self._own_element(steps, lane))
-        return S.For(step, int32(0), int32(self._steps(reduced)), S.ForKind.UNROLLED, body, span=self._span)
+        parts = S.For(step, int32(0), int32(self._steps(reduced)), S.ForKind.UNROLLED, body, span=self._span)
+        return visit.sequence([parts, *self._edges(steps, reduced)], self._span)
+
+    def _edges(self, steps: dict[int, ir.Expr], reduced: int) -> list[S.Stmt]:
+        """The elements outside of whole units."""
+        mapping = self._src.placement.mapping
+        found: list[S.Stmt] = []
+        for edge in range(mapping.edge_steps):
+            index = mapping.edge(self._scope.thread, int32(edge))
+            at = {**steps, reduced: int32(self._steps(reduced))}
+            inside = E.LT(index, int32(mapping.extents[0]))
+            found.append(guarded([inside], self._own_element(at, int32(edge))))
+        return found
 
     def _own_lanes(self, steps: dict[int, ir.Expr], lanes: int) -> S.Stmt:
         """The lanes of one step, without guards where all are inside."""
@@ -102,8 +114,8 @@ class _Reduction:
             return S.For(at, int32(0), int32(lanes), S.ForKind.UNROLLED, body, span=self._span)
 
         conditions = self._inside(steps, int32(0), int32(lanes - 1))
-        if not conditions:
-            return over(guarded_lanes=False)
+        if not conditions or self._src.placement.mapping.head is not None:
+            return guarded(conditions, over(guarded_lanes=False))
         fast, slow = over(guarded_lanes=False), over(guarded_lanes=True)
         return S.IfThenElse(conjunction(conditions), fast, slow, self._span)
 

@@ -50,9 +50,10 @@ def conjunction(conditions: list[ir.Expr]) -> ir.Expr:
     return whole
 
 
-def shuffle_xor(value: ir.Expr, distance: int) -> ir.Expr:
-    """The value that the lane whose number differs by `distance` (exclusive or) holds."""
-    return ir.Call(tile_op("tile.shuffle_xor"), [value, int32(distance)], ret_ty=value.ty)
+def shuffle_xor(value: ir.Expr, distance: int, threads: int) -> ir.Expr:
+    """The value that the lane whose number differs by `distance` (exclusive or) holds; all `threads` of a block ask."""
+    call = [value, int32(distance)]
+    return ir.Call(tile_op("tile.shuffle_xor"), call, attrs={"threads": threads}, ret_ty=value.ty)
 
 
 def is_aligned(buffer: ir.Var, size: int) -> ir.Expr:
@@ -102,7 +103,9 @@ class ThreadScope:
         if placement is None:
             self.shared[buffer] = _copy_of(buffer, list(buffer.shape), regions.SHARED[0])
             return S.AllocBuffer(self.shared[buffer], span=alloc.span)
-        array = _copy_of(buffer, [int32(placement.mapping.registers)], regions.LOCAL)
+        bytes_of_a_unit = placement.mapping.vector * max(1, int(buffer.dtype.bits) // 8)
+        alignment = min(self.vector_bytes, bytes_of_a_unit & -bytes_of_a_unit)
+        array = _copy_of(buffer, [int32(placement.mapping.registers)], regions.LOCAL, alignment)
         self.registers[buffer] = Registers(array, placement)
         return S.AllocBuffer(array, span=alloc.span)
 
@@ -168,5 +171,5 @@ class ThreadScope:
         return int32(position) if isinstance(position, int) else position
 
 
-def _copy_of(buffer: ir.Var, shape: list[ir.Expr], scope: str) -> ir.Var:
-    return tirx.decl_buffer(shape, str(buffer.dtype), str(buffer.name), scope=scope)
+def _copy_of(buffer: ir.Var, shape: list[ir.Expr], scope: str, alignment: int = -1) -> ir.Var:
+    return tirx.decl_buffer(shape, str(buffer.dtype), str(buffer.name), scope=scope, data_alignment=alignment)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -18,12 +20,14 @@ from tile_core.passes.insert_barriers import InsertBarriers, barrier
 from tile_core.passes.lower_scalar_ops import LowerScalarOps
 from tile_core.passes.mark_reductions import MarkReductions
 from tile_core.passes.matrix import MarkMatrixOps, MatrixUnits
+from tile_core.passes.pack_lanes import PackLanes
 from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
 from tile_core.passes.rasterize_blocks import RasterizeBlocks
 from tile_core.passes.swizzle_tiles import SwizzleTiles
 from tile_core.passes.thread_reducers import REDUCER_FINALIZE, REDUCER_INIT
+from tile_core.passes.widen_stored import WidenStored
 
 
 def keep_barrier(call: OpCall, _context: LowerContext) -> S.Stmt:
@@ -64,11 +68,17 @@ def _kept(call: OpCall, name: str) -> S.Stmt:
     return S.Evaluate(kept, call.span)
 
 
-def thread_edits(native: frozenset[str] = frozenset(), units: MatrixUnits | None = None) -> tuple[Edit, ...]:
+def thread_edits(
+    native: frozenset[str] = frozenset(),
+    units: MatrixUnits | None = None,
+    pairs: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    stored: frozenset[str] = frozenset(),
+) -> tuple[Edit, ...]:
     """The edits that turn the default pipeline into one for threads.
 
     `native` are the scalar ops that the backend prints itself. They are expanded after the partition, which makes some.
-    `units` are the target's matrix instructions.
+    `units` are the target's matrix instructions; `pairs` the operations that it prints for two lanes at once, by dtype
+    (see `PackLanes`); `stored` the dtypes that it has no arithmetic for.
     """
     return (
         drop("lower_scalar_ops"),
@@ -76,7 +86,9 @@ def thread_edits(native: frozenset[str] = frozenset(), units: MatrixUnits | None
         insert_before("legalize_bounds", InferLayouts(units)),
         insert_after(
             "legalize_bounds",
+            *([WidenStored(stored)] if stored else []),
             PartitionLoops(units),
+            *([PackLanes(pairs)] if pairs else []),
             LowerScalarOps(native),
             SwizzleTiles(),
             PlanSharedMemory(),

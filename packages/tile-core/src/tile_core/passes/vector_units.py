@@ -7,6 +7,11 @@ vector or untouched, whatever the body computes, and printers need to know nothi
 A unit is whole when all of its lanes are inside of the nest and of every tensor: guards of `legalize_bounds` are linear
 in the lane, so they hold for all lanes if they hold at one end, and are tested once a vector. Where they do not, the
 caller's lane-by-lane form runs with its guards.
+
+Loads stand apart from the work on what they bring, so that a caller can make those of several units before the first
+value is needed: a thread then waits for memory once. Whether a tensor begins at an aligned address is known when the
+kernel runs; the attribute `aligned_move` marks a move that is made at once where it does and element by element
+where not.
 """
 
 from __future__ import annotations
@@ -30,36 +35,29 @@ from tile_core.passes.ranges import conjuncts
 from tile_core.passes.thread_scope import ThreadScope, int32
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The form for whole units and the conditions under which it may run."""
-
-    stmt: S.Stmt
-    conditions: list[ir.Expr]
+ALIGNED_MOVE = "aligned_move"
+"""Attribute around `if (aligned) <one vector move> else <a loop over its elements>`."""
 
 
 @dataclass
 class _Moved:
-    """A vector access: where it goes to or comes from, and its array of lanes."""
+    """An access made for a whole unit: where it goes to or comes from, and its array of lanes.
+
+    `chunk` elements move at once; the array of a load has room for `slots` units.
+    """
 
     access: Access
-    array: ir.Var
+    name: str
     chunk: int
+    array: ir.Var
 
 
-def vector_unit(
-    scope: ThreadScope, body: S.Stmt, last: ir.Var, mapping: Mapping, lane_body: Callable[[ir.Expr], S.Stmt]
-) -> Whole | None:
-    """`body` for a unit from index `last`; `None` without vector access or where a part must stay per lane.
+class VectorUnit:
+    """One unit of a nest as whole vectors: `conditions` must hold for it; `load_bytes` is what it reads, in registers.
 
-    `body` is the body at lane 0 before fragments are rewritten; `lane_body(lane)` is one lane after.
+    Make one with `vector_unit`.
     """
-    return _Unit(scope, body, last, mapping, lane_body).result()
 
-
-class _Unit:
     def __init__(
         self,
         scope: ThreadScope,
@@ -69,24 +67,60 @@ class _Unit:
         lane_body: Callable[[ir.Expr], S.Stmt],
     ) -> None:
         self._scope, self._body, self._last, self._lane_body = scope, body, last, lane_body
-        self._width, self._shift = mapping.vector, mapping.shift
+        self._width, self._head = mapping.vector, mapping.head
         self._analyzer = Analyzer()
         self._names = _Names(body)
         self._loads: list[_Moved] = []
         self._stores: list[_Moved] = []
+        self.conditions: list[ir.Expr] = []
 
-    def result(self) -> Whole | None:
+    def analyse(self) -> bool:
+        """Choose what moves as vectors; whether anything does."""
         statements = _straight_line(self._body)
-        if statements is None:
-            return None
-        conditions = self._conditions()
-        if conditions is None:
-            return None
+        conditions = None if statements is None else self._conditions()
+        if statements is None or conditions is None:
+            return False
+        self.conditions = conditions
         self._choose(statements)
-        if not self._loads and not self._stores:
-            return None
-        flags = {self._scope.alignment_flag(moved.access.buffer): None for moved in (*self._loads, *self._stores)}
-        return Whole(self._emit(), [*(flag for flag in flags if flag is not None), *conditions])
+        return any(moved.chunk > 1 for moved in (*self._loads, *self._stores))
+
+    @property
+    def load_bytes(self) -> int:
+        """Bytes that a unit reads from tensors; 0 where it reads none."""
+        return self._width * sum(
+            moved.access.itemsize for moved in self._loads if regions.scope(moved.access.buffer) == regions.GLOBAL
+        )
+
+    def arrays(self, slots: int) -> list[S.Stmt]:
+        """The arrays that `slots` units are read into."""
+        for moved in self._loads:
+            moved.array = self._array(moved, slots)
+        return [S.AllocBuffer(moved.array) for moved in self._loads]
+
+    def loads(self, slot: ir.Expr) -> S.Stmt:
+        """The loads of the unit into its slot of the arrays."""
+        return visit.sequence([copy for moved in self._loads for copy in self._copies(moved, slot)])
+
+    def work(self, slot: ir.Expr) -> S.Stmt:
+        """What the unit does with what is in its slot, and its stores."""
+        arrays: list[S.Stmt] = []
+        for moved in self._stores:
+            moved.array = self._array(moved, 1)
+            arrays.append(S.AllocBuffer(moved.array))
+        lane = tirx.Var("lane", "int32")
+        body = _without_guards(self._through_arrays(self._lane_body(lane), lane, slot))
+        loop = S.For(lane, int32(0), int32(self._width), S.ForKind.UNROLLED, body)
+        after = [copy for moved in self._stores for copy in self._copies(moved, int32(0))]
+        return visit.sequence([*arrays, loop, *after])
+
+    def _array(self, moved: _Moved, slots: int) -> ir.Var:
+        return tirx.decl_buffer(
+            (self._width * slots,),
+            str(moved.access.buffer.dtype),
+            moved.name,
+            scope=regions.LOCAL,
+            data_alignment=moved.chunk * moved.access.itemsize,
+        )
 
     def _conditions(self) -> list[ir.Expr] | None:
         """The guards of the body at the lane where each fails first, each once."""
@@ -174,56 +208,61 @@ class _Unit:
 
     def _consider(self, access: Access, chosen: list[_Moved], direction: str) -> None:
         buffer = self._scope.shared.get(access.buffer, access.buffer)
-        if regions.scope(buffer) not in MEMORY or access.itemsize * 8 != int(access.buffer.dtype.bits):
+        scope = regions.scope(buffer)
+        if scope not in MEMORY or access.itemsize * 8 != int(access.buffer.dtype.bits):
             return
         if self._names.hides(access) or lane_stride(access, self._last, self._analyzer) != 1:
             return
         widest = min(self._width, max(1, self._scope.vector_bytes // access.itemsize))
         chunk = self._aligned_width(access, widest)
-        if chunk == 1:
+        if chunk == 1 and (direction == "out" or scope != regions.GLOBAL):
             return
-        name = f"{access.buffer.name}_{direction}"
-        array = tirx.decl_buffer(
-            (self._width,), str(buffer.dtype), name, scope=regions.LOCAL, data_alignment=chunk * access.itemsize
-        )
-        chosen.append(_Moved(Access(buffer, access.indices, access.is_store), array, chunk))
+        moved = Access(buffer, access.indices, access.is_store)
+        chosen.append(_Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer))
 
     def _aligned_width(self, access: Access, widest: int) -> int:
-        """Where units are shifted, exactly the accesses whose misalignment is the shift are aligned."""
-        if self._shift is None:
+        """Where units begin behind a head, exactly the accesses whose misalignment it makes up for are aligned."""
+        if self._head is None:
             return aligned_width(access, self._last, widest, self._analyzer)
         start = self._analyzer.simplify(substitute(offset(access), {self._last: int32(0)}))
-        source = self._scope.plan.shifts[self._shift]
+        source = self._scope.plan.heads[self._head]
         return widest if tvm_ffi.structural_equal(start, source.start) else 1
 
-    def _emit(self) -> S.Stmt:
-        before: list[S.Stmt] = []
-        for moved in self._loads:
-            before += [S.AllocBuffer(moved.array), *self._copies(moved)]
-        for moved in self._stores:
-            before.append(S.AllocBuffer(moved.array))
+    def _copies(self, moved: _Moved, slot: ir.Expr) -> list[S.Stmt]:
+        """The moves of one access between memory and a slot of its array, chunk by chunk."""
+        if moved.chunk == 1:
+            lane = tirx.Var("lane", "int32")
+            move = self._move(moved, slot, lane, 1)
+            return [S.For(lane, int32(0), int32(self._width), S.ForKind.UNROLLED, move)]
+        return [self._chunk(moved, slot, start) for start in range(0, self._width, moved.chunk)]
+
+    def _chunk(self, moved: _Moved, slot: ir.Expr, start: int) -> S.Stmt:
+        """One vector, under the flag that says whether its tensor is aligned."""
+        at_once = self._move(moved, slot, int32(start), moved.chunk)
+        flag = self._scope.alignment_flag(moved.access.buffer)
+        if flag is None:
+            return at_once
         lane = tirx.Var("lane", "int32")
-        body = _without_guards(self._through_arrays(self._lane_body(lane), lane))
-        loop = S.For(lane, int32(0), int32(self._width), S.ForKind.UNROLLED, body)
-        after = [copy for moved in self._stores for copy in self._copies(moved)]
-        return visit.sequence([*before, loop, *after])
+        single = self._move(moved, slot, lane + start if start else lane, 1)
+        singly = S.For(lane, int32(0), int32(moved.chunk), S.ForKind.UNROLLED, single)
+        return S.AttrStmt(int32(0), ALIGNED_MOVE, int32(1), S.IfThenElse(flag, at_once, singly))
 
-    def _copies(self, moved: _Moved) -> list[S.Stmt]:
-        """The vector moves of one access, chunk by chunk."""
-        found: list[S.Stmt] = []
-        for start in range(0, self._width, moved.chunk):
-            own = [E.Ramp(int32(start), int32(1), moved.chunk)]
-            place: list[Any] = [substitute(index, {self._last: self._last + start}) for index in moved.access.indices]
-            moving = max(axis for axis, index in enumerate(place) if uses(index, (self._last,)))
-            one = E.IntImm(place[moving].ty, 1)
-            place[moving] = E.Ramp(self._analyzer.simplify(place[moving]), one, moved.chunk)
-            if moved.access.is_store:
-                found.append(S.BufferStore(moved.access.buffer, tirx.BufferLoad(moved.array, own), place))
-            else:
-                found.append(S.BufferStore(moved.array, tirx.BufferLoad(moved.access.buffer, place), own))
-        return found
+    def _move(self, moved: _Moved, slot: ir.Expr, lane: ir.Expr, count: int) -> S.Stmt:
+        """`count` elements from lane `lane` on."""
 
-    def _through_arrays(self, body: S.Stmt, lane: ir.Var) -> S.Stmt:
+        def several(index: ir.Expr) -> ir.Expr:
+            return index if count == 1 else E.Ramp(index, E.IntImm(index.ty, 1), count)
+
+        own = [several(self._analyzer.simplify(slot * self._width + lane))]
+        step = lane if str(lane.ty.dtype) == str(self._last.ty.dtype) else lane.astype(str(self._last.ty.dtype))
+        place = [substitute(index, {self._last: self._last + step}) for index in moved.access.indices]
+        moving = max(axis for axis, index in enumerate(place) if uses(index, (self._last,)))
+        place[moving] = several(self._analyzer.simplify(place[moving]))
+        if moved.access.is_store:
+            return S.BufferStore(moved.access.buffer, tirx.BufferLoad(moved.array, own), place)
+        return S.BufferStore(moved.array, tirx.BufferLoad(moved.access.buffer, place), own)
+
+    def _through_arrays(self, body: S.Stmt, lane: ir.Var, slot: ir.Expr) -> S.Stmt:
         """One lane with its vector accesses replaced by the lane's element of the arrays."""
         names = _Names(body)
 
@@ -236,7 +275,9 @@ class _Unit:
 
         def load(node: ir.TensorLoad, mutator: Any) -> ir.Expr:
             moved = find(self._loads, node.source, node.indices)
-            return mutator.default_mutate(node) if moved is None else tirx.BufferLoad(moved.array, [lane])
+            if moved is None:
+                return mutator.default_mutate(node)
+            return tirx.BufferLoad(moved.array, [self._analyzer.simplify(slot * self._width + lane)])
 
         def store(node: S.BufferStore, mutator: Any) -> S.Stmt:
             value, moved = mutator.mutate(node.value), find(self._stores, node.buffer, node.indices)
@@ -255,6 +296,17 @@ class _Unit:
             )
             for own, index in zip(access.indices, indices, strict=True)
         )
+
+
+def vector_unit(
+    scope: ThreadScope, body: S.Stmt, last: ir.Var, mapping: Mapping, lane_body: Callable[[ir.Expr], S.Stmt]
+) -> VectorUnit | None:
+    """`body` for a unit from index `last`; `None` without vector access or where a part must stay per lane.
+
+    `body` is the body at lane 0 before fragments are rewritten; `lane_body(lane)` is one lane after.
+    """
+    unit = VectorUnit(scope, body, last, mapping, lane_body)
+    return unit if unit.analyse() else None
 
 
 class _Names:

@@ -9,6 +9,7 @@ THREAD_OP_LOWERINGS: Mapping[str, str] = {
     "tile.sync_threads": "tile_core.passes.threads:keep_barrier",
     "tile.sync_warp": "tile_core.passes.threads:keep_for_threads",
     "tile.named_barrier_arrive": "tile_core.passes.threads:keep_for_threads",
+    "tile.gemm": "tile_core.ops.gemm:lower_for_threads",
     "tile.reducer_init": "tile_core.passes.threads:keep_reducer_init",
     "tile.reducer_finalize": "tile_core.passes.threads:keep_reducer_finalize",
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ANNOTATIONS = frozenset(
     f"tile.{name}" for name in ("assume", "layout", "restrict", "safe_value", "swizzle", "ws_pipeline_depth")
-)
+) | {"aligned_move"}
 """Attributes that have done their work before printing, or that change no result."""
 
 _KEYWORDS = """

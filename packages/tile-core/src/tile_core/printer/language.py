@@ -113,6 +113,7 @@ class Language:
     * `attributes`: keys of attributes that mean nothing to this language, whose bodies are printed as they are.
     * `expressions`, `statements`: node class to handler; `calls`: operation to handler.
     * `snippets`: definitions that handlers ask for; a snippet has the name of the function that it defines.
+    * `type_snippets`: of a dtype, the snippet that its type needs.
     * `helpers`: those that handlers of `expressions` use, so that no variable takes their names.
     * `vector_calls`: the operations whose result may be a vector.
     * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
@@ -140,6 +141,7 @@ class Language:
     place: Callable[[Printer, Node, Node], Code] | None = None
     descriptor: tuple[str, str] | None = None
     snippets: Mapping[str, Snippet] = field(default_factory=dict)
+    type_snippets: Mapping[str, str] = field(default_factory=dict)
     helpers: tuple[Helper, ...] = ()
     vector_calls: frozenset[str] = frozenset()
     header: tuple[str, ...] = ()

@@ -287,6 +287,8 @@ class Printer:
         """The language's name of a dtype."""
         if dtype not in self.language.types:
             raise self.unprintable(f"the dtype {dtype}", node)
+        if dtype in self.language.type_snippets:
+            self.snippet(self.language.type_snippets[dtype])
         return self.language.types[dtype]
 
     def name(self, var: Node) -> str:

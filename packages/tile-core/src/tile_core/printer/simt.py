@@ -8,7 +8,7 @@ that `plan_shared_memory` gave it. Vector accesses move 2 to 16 bytes between me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,13 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.views import viewed
+from tile_core.passes.vector_units import ALIGNED_MOVE
 from tile_core.printer import messages
 from tile_core.printer.c import C
-from tile_core.printer.expressions import element
+from tile_core.printer.expressions import EXPRESSIONS, element
 from tile_core.printer.language import ExprHandler, Function, Language, Snippet, StmtHandler, Use
-from tile_core.printer.precedence import Code, call
+from tile_core.printer.pairs import Pair, PairHandlers
+from tile_core.printer.precedence import Code, Precedence, call
 from tile_core.printer.printer import PrintedFunction, print_function
 from tile_core.printer.snippets import COMBINATIONS, SNIPPETS, spell
 from tile_core.printer.statements import STATEMENTS
@@ -52,6 +54,7 @@ class Words:
     * `warp`: the number of lanes of a warp, which may depend on the target.
     * `fence`: orders the memory accesses of this thread, as the device sees them.
     * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`.
+    * `pairs`: dtypes that are computed on two at a time.
     """
 
     block: str
@@ -65,6 +68,7 @@ class Words:
     warp: str
     kernel: str
     inline: str = "__device__ __forceinline__"
+    pairs: Mapping[str, Pair] = field(default_factory=dict)
 
 
 _TYPES = {
@@ -87,21 +91,29 @@ def simt_language(
     types: Mapping[str, str],
     snippets: Mapping[str, Snippet],
     calls: Mapping[str, ExprHandler] | None = None,
+    expressions: Mapping[type, ExprHandler] | None = None,
     **vocabulary: Any,
 ) -> Language:
-    """The language `name`; `types`, `snippets`, `calls` and `vocabulary` say what it has besides `words`."""
+    """The language `name`; the other arguments say what it has besides `words`."""
     common = {key: Snippet(spell(snippet.text, words), snippet.needs) for key, snippet in SNIPPETS.items()}
     if words.compare_and_swap in snippets:
         common["tile_atomic"] = replace(common["tile_atomic"], needs=(words.compare_and_swap,))
     return C.extend(
         name,
-        types={**_TYPES, **types},
+        types={**_TYPES, **types, **{f"{dtype}x2": pair.type for dtype, pair in words.pairs.items()}},
+        expressions=PairHandlers(words.pairs, {**EXPRESSIONS, **(expressions or {})}).expressions(),
         loops={int(S.ForKind.UNROLLED): "#pragma unroll"},
         scopes={regions.REDUCER: ""},
-        statements={S.AllocBuffer: _allocate, S.DeclBuffer: _view, S.AssertStmt: messages.assertion},
+        statements={
+            S.AllocBuffer: _allocate,
+            S.DeclBuffer: _view,
+            S.AssertStmt: messages.assertion,
+            S.AttrStmt: _aligned_move(words),
+        },
         snippets={**common, **messages.SNIPPETS, **snippets},
         calls={**_CALLS, "tile.barrier": lambda _printer, _node: Code(words.barrier), **(calls or {})},
         launch=lambda printer, launch: _launch(printer, launch, words),
+        vector_load=_vector_load,
         vector_store=_vector_store(words),
         inline=words.inline,
         restrict="__restrict__ ",
@@ -191,7 +203,10 @@ def _vector_store(words: Words) -> StmtHandler:
     def handler(printer: Printer, node: Any) -> None:
         source = node.value
         if not isinstance(source, ir.TensorLoad):
-            raise printer.unprintable("vector arithmetic", node)
+            type_name = printer.type_name(printer.dtype(source), node)
+            target = element(printer, node.buffer, _first(node.indices), Use("write", int(source.ty.dtype.lanes)))
+            printer.line(f"*reinterpret_cast<{type_name}*>(&{target.text}) = {printer.expr(source).text};")
+            return
         lanes, bits = int(source.ty.dtype.lanes), int(source.ty.dtype.bits)
         vector = words.vectors.get(lanes * bits // 8)
         if vector is None:
@@ -201,6 +216,41 @@ def _vector_store(words: Words) -> StmtHandler:
         printer.line(
             f"*reinterpret_cast<{vector}*>(&{target.text}) = *reinterpret_cast<const {vector}*>(&{value.text});"
         )
+
+    return handler
+
+
+def _vector_load(printer: Printer, node: Any) -> Code:
+    """A pair of a thread's array, as an operand."""
+    type_name = printer.type_name(printer.dtype(node), node)
+    source = element(printer, node.source, _first(node.indices), Use("read", int(node.ty.dtype.lanes)))
+    return Code(f"*reinterpret_cast<const {type_name}*>(&{source.text})", Precedence.UNARY)
+
+
+def _aligned_move(words: Words) -> StmtHandler:
+    """A move of whole vectors that falls back to elements: one call in place of a branch and a loop."""
+
+    def handler(printer: Printer, node: Any) -> None:
+        if node.attr_key != ALIGNED_MOVE:
+            STATEMENTS[S.AttrStmt](printer, node)
+            return
+        flag, store = node.body.condition, node.body.then_case
+        source = store.value
+        lanes, bits = int(source.ty.dtype.lanes), int(source.ty.dtype.bits)
+        vector = words.vectors.get(lanes * bits // 8)
+        if vector is None:
+            raise printer.unprintable(f"a vector of {lanes} × {bits} bits", node)
+        target = element(printer, store.buffer, _first(store.indices), Use("write", lanes))
+        value = element(printer, source.source, _first(source.indices), Use("read", lanes))
+        aligned = printer.expr(flag)
+        if regions.scope(store.buffer) == regions.LOCAL:
+            printer.snippet("tile_load")
+            printer.line(
+                f"*reinterpret_cast<{vector}*>(&{target.text}) = tile_load<{vector}>(&{value.text}, {aligned.text});"
+            )
+        else:
+            printer.snippet("tile_store")
+            printer.line(f"tile_store<{vector}>(&{target.text}, &{value.text}, {aligned.text});")
 
     return handler
 

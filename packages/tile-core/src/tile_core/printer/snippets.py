@@ -87,6 +87,31 @@ template <typename To, typename From>
   return reinterpret_cast<unsigned long long>(address) % bytes == 0;
 }
 """),
+    "tile_load": Snippet("""
+// A vector from memory: at once where the address is a multiple of its size, else element by element.
+template <typename Vector, typename T>
+@inline@ Vector tile_load(const T* from, bool is_aligned) {
+  if (is_aligned) return *reinterpret_cast<const Vector*>(from);
+  T elements[sizeof(Vector) / sizeof(T)];
+#pragma unroll
+  for (unsigned i = 0; i < sizeof(Vector) / sizeof(T); ++i) elements[i] = from[i];
+  Vector vector;
+  @copy_bytes@(&vector, elements, sizeof(Vector));
+  return vector;
+}
+"""),
+    "tile_store": Snippet("""
+// A vector to memory: at once where the address is a multiple of its size, else element by element.
+template <typename Vector, typename T>
+@inline@ void tile_store(T* to, const T* from, bool is_aligned) {
+  if (is_aligned) {
+    *reinterpret_cast<Vector*>(to) = *reinterpret_cast<const Vector*>(from);
+    return;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < sizeof(Vector) / sizeof(T); ++i) to[i] = from[i];
+}
+"""),
     "tile_atomic": Snippet("""
 // Read-modify-write of one element, as a compare-and-swap of the word that holds it; the value before.
 template <typename Word, typename T, typename Combine>

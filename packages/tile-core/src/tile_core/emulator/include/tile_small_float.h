@@ -65,6 +65,50 @@ struct SmallFloat {
   friend SmallFloat operator/(SmallFloat a, SmallFloat b) { return SmallFloat(float(a) / float(b)); }
 };
 
+// Floats of 8 bits whose conversions saturate: what is too large, infinity included, becomes the largest finite value.
+// `Finite` says that the format has no infinity and one NaN, all ones.
+template <int E, int M, bool Finite>
+struct Float8 {
+  uint8_t bits;
+
+  Float8() = default;
+  explicit Float8(float value) : bits(encode(value)) {}
+  explicit operator float() const { return decode(bits); }
+
+  static uint8_t encode(float value) {
+    constexpr uint8_t nan = 0x7f, largest = Finite ? 0x7e : ((1 << E) - 1) * (1 << M) - 1;
+    if (value != value) return nan;
+    uint32_t word;
+    memcpy(&word, &value, 4);
+    const uint8_t sign = word >> 31 << 7;
+    // The codes without a sign are ordered as their values are, so the nearest is found by halving.
+    const float magnitude = value < 0 ? -value : value;
+    uint8_t low = 0, high = largest;
+    while (low < high) {
+      const uint8_t middle = (low + high + 1) / 2;
+      if (decode(middle) <= magnitude) low = middle; else high = middle - 1;
+    }
+    if (low == largest) return sign | largest;
+    const float below = magnitude - decode(low), above = decode(low + 1) - magnitude;
+    return sign | (below > above || (below == above && low % 2) ? low + 1 : low);
+  }
+
+  static float decode(uint8_t code) {
+    const int exponent = code >> M & ((1 << E) - 1), mantissa = code & ((1 << M) - 1);
+    constexpr int bias = (1 << (E - 1)) - 1, top = (1 << E) - 1;
+    uint32_t word = 0x7fc00000u;
+    float value;
+    memcpy(&value, &word, 4);
+    if (Finite ? (code & 0x7f) != 0x7f : exponent != top || mantissa == 0) {
+      value = exponent ? 1.0f + mantissa / float(1 << M) : mantissa / float(1 << M);
+      for (int at = exponent ? exponent : 1; at > bias; --at) value *= 2.0f;
+      for (int at = exponent ? exponent : 1; at < bias; ++at) value *= 0.5f;
+      if (!Finite && exponent == top) word = 0x7f800000u, memcpy(&value, &word, 4);
+    }
+    return code >> 7 ? -value : value;
+  }
+};
+
 using Half = SmallFloat<5, 10>;
 using BFloat16 = SmallFloat<8, 7>;
 

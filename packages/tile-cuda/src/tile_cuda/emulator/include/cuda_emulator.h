@@ -30,6 +30,29 @@ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 using __half = tile::Half;
 using __nv_bfloat16 = tile::BFloat16;
+// Two values that are computed on together; each rounds as it would alone.
+template <typename T>
+struct alignas(2 * sizeof(T)) TilePair {
+  T x, y;
+};
+using __half2 = TilePair<__half>;
+using __nv_bfloat162 = TilePair<__nv_bfloat16>;
+template <typename T>
+TilePair<T> __hadd2(TilePair<T> a, TilePair<T> b) {
+  return {a.x + b.x, a.y + b.y};
+}
+template <typename T>
+TilePair<T> __hsub2(TilePair<T> a, TilePair<T> b) {
+  return {a.x - b.x, a.y - b.y};
+}
+template <typename T>
+TilePair<T> __hmul2(TilePair<T> a, TilePair<T> b) {
+  return {a.x * b.x, a.y * b.y};
+}
+inline __half2 __half2half2(__half value) { return {value, value}; }
+inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 value) { return {value, value}; }
+inline __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
+inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__nv_bfloat16(x), __nv_bfloat16(y)}; }
 
 inline void __syncthreads() { tile::barrier(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { tile::meet_warp(mask, true); }

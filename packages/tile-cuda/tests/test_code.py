@@ -1,0 +1,194 @@
+"""The code that is printed for memory-bound kernels: full vectors at any length, and the same results."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+
+SM_90 = {"kind": "cuda", "arch": "sm_90"}
+BLOCK = 512
+
+
+def add(n: int, dtype: str) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype)):
+        with T.Kernel(T.ceildiv(n, BLOCK), threads=64) as bx:
+            for i in T.Parallel(BLOCK):
+                C[bx * BLOCK + i] = A[bx * BLOCK + i] + B[bx * BLOCK + i]
+
+    return kernel
+
+
+def softmax(m: int, n: int, dtype: str) -> Any:
+    @T.prim_func
+    def kernel(X: T.Tensor((m, n), dtype), Y: T.Tensor((m, n), dtype)):
+        with T.Kernel(m, threads=64) as row:
+            x = T.alloc_fragment((n,), T.float32)
+            largest = T.alloc_fragment((1,), T.float32)
+            total = T.alloc_fragment((1,), T.float32)
+            T.copy(X[row, :], x)
+            T.reduce_max(x, largest, dim=0)
+            for j in T.Parallel(n):
+                x[j] = T.exp(x[j] - largest[0])
+            T.reduce_sum(x, total, dim=0)
+            for j in T.Parallel(n):
+                Y[row, j] = x[j] / total[0]
+
+    return kernel
+
+
+def printed(program: Any) -> str:
+    """The kernel without the functions before it."""
+    source = tl.compile(program, target=SM_90, execution="emulate").get_kernel_source()
+    return source[source.index("__global__") :]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
+
+
+def poisoned(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.full(shape, float("nan"), dtype=dtype)
+
+
+def check_add(n: int, dtype: str) -> str:
+    """Run it, on ordinary and on misaligned tensors; the printed kernel."""
+    kind = getattr(torch, dtype)
+    kernel = tl.compile(add(n, dtype), target=SM_90, execution="emulate")
+    for first in (0, 1):
+        a, b = (torch.randn(n + 1).to(kind)[first : first + n] for _ in range(2))
+        a[:3] = torch.tensor([float("nan"), float("inf"), -0.0])[: min(n, 3)]
+        whole = poisoned((n + 2,), kind)
+        c = whole[first : first + n]
+        kernel(a, b, c)
+        torch.testing.assert_close(c, a + b, rtol=0, atol=0, equal_nan=True)
+        assert torch.isnan(whole[first + n :]).all()
+    source = kernel.get_kernel_source()
+    return source[source.index("__global__") :]
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(("dtype", "sum_of_two"), [("float16", "__hadd2"), ("bfloat16", "__hadd2")])
+def test_an_aligned_add_is_full_vectors_and_packed_sums_without_a_guard(dtype: str, sum_of_two: str) -> None:
+    code = check_add(4 * BLOCK, dtype)
+    assert code.count("tile_load<uint4>") == 2
+    assert code.count("tile_store<uint4>") == 1
+    assert code.count(sum_of_two) == 1
+    assert " if (" not in code
+    assert not re.search(r"\b[ABC]\[[^\]]*\+ lane", code), "a scalar access"
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("delta", [1, -1])
+def test_one_more_or_less_keeps_the_body_and_adds_a_tail(delta: int) -> None:
+    n = 4 * BLOCK + delta
+    aligned, code = printed(add(4 * BLOCK, "float16")), check_add(n, "float16")
+    body, tail = code.split("} else {")
+    (guard,) = re.findall(r"if \((.*)\) \{", body)
+    lines = {line.strip() for line in aligned.splitlines() if "tile_" in line or "__hadd2" in line}
+    assert lines <= {line.strip() for line in body.splitlines()}
+    assert f"< {n}" in tail
+    blocks = -(-n // BLOCK)
+    assert [bx for bx in range(blocks) if not all(whole(guard, bx, tx) for tx in range(64))] == [blocks - 1]
+
+
+def whole(guard: str, bx: int, tx: int) -> bool:
+    """The value of a printed condition."""
+    assert re.fullmatch(r"[\w\s*+<&-]+", guard)
+    return bool(eval(guard.replace("&&", "and"), {"bx": bx, "tx": tx}))
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_other_dtypes_move_sixteen_bytes_too(dtype: str) -> None:
+    block = BLOCK * 4
+    kind = getattr(torch, dtype)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((block,), dtype), B: T.Tensor((block,), dtype)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(block):
+                B[i] = A[i] + A[i]
+
+    code = printed(kernel)
+    assert "tile_load<uint4>" in code
+    assert "tile_store<uint4>" in code
+    a, b = torch.arange(block).remainder(61).to(kind), torch.full((block,), 99).to(kind)
+    tl.compile(kernel, target=SM_90, execution="emulate")(a, b)
+    assert torch.equal(b, a + a)
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("n", [1024, 1021, 1027, 515])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_rows_of_any_length_are_full_vectors_between_their_ends(n: int, dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    x, y = torch.randn(9, n).to(kind), poisoned((9, n), kind)
+    kernel = tl.compile(softmax(9, n, dtype), target=SM_90, execution="emulate")
+    kernel(x, y)
+    torch.testing.assert_close(y.float(), torch.softmax(x.float(), dim=1), rtol=2e-3, atol=1e-5)
+    code = printed(softmax(9, n, dtype))
+    assert "tile_load<uint4>" in code
+    assert "tile_store<uint4>" in code
+    assert not re.search(r"\b[XY]\[[^\]]*\+ lane", code), "a unit that is accessed lane by lane"
+    assert ("head" in code) == bool(n * kind.itemsize % 16)
+
+
+@pytest.mark.emulate
+def test_a_reduction_of_a_block_waits_once() -> None:
+    code = printed(softmax(2, 1024, "float16"))
+    assert code.count("__syncthreads()") == 2
+    assert "tile_shuffle_xor_short" not in code
+
+
+@pytest.mark.emulate
+def test_the_loads_of_a_thread_stand_before_the_work_on_them() -> None:
+    code = printed(softmax(2, 4096, "float16"))
+    assert code.index("tile_load<uint4>") < code.index("x[") or code.count("tile_load") == 1
+    load = next(line for line in code.splitlines() if "tile_load<uint4>" in line)
+    assert "X_in[step * 8]" in load
+
+
+PAIRS = {
+    "add": (lambda a, b: a + b, lambda a, b: a + b, "__hadd2"),
+    "sub": (lambda a, b: a - b, lambda a, b: a - b, "__hsub2"),
+    "mul": (lambda a, b: a * b, lambda a, b: a * b, "__hmul2"),
+    "max": (T.max, torch.maximum, "tile_max_pair"),
+    "min": (T.min, torch.minimum, "tile_min_pair"),
+}
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_pairs_round_as_single_values_do(dtype: str) -> None:
+    """Every operation on 16-bit floats that is packed, in fragments, with NaN, infinities and subnormal numbers."""
+    kind, n, ops = getattr(torch, dtype), 1000, [ours for ours, _theirs, _name in PAIRS.values()]
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), C: T.Tensor((len(ops), n), dtype)):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_fragment((n,), dtype)
+            b = T.alloc_fragment((n,), dtype)
+            c = T.alloc_fragment((n,), dtype)
+            T.copy(A, a)
+            T.copy(B, b)
+            for number, op in enumerate(ops):
+                for i in T.Parallel(n):
+                    c[i] = op(a[i], b[i])
+                T.copy(c, C[number, :])
+
+    bits = torch.randint(-(1 << 15), 1 << 15, (2, n), dtype=torch.int16, generator=torch.Generator().manual_seed(1))
+    a, b = bits.view(kind)
+    c = poisoned((len(ops), n), kind)
+    tl.compile(kernel, target=SM_90, execution="emulate")(a, b, c)
+    for row, (_ours, theirs, _name) in zip(c, PAIRS.values(), strict=True):
+        torch.testing.assert_close(row, theirs(a, b), rtol=0, atol=0, equal_nan=True)
+    code = printed(kernel)
+    assert all(name in code for _ours, _theirs, name in PAIRS.values())
