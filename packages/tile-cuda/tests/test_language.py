@@ -17,7 +17,6 @@ from tile_core.errors import (
     DialectNameUnimplementedError,
     EmulatorCompilerError,
     KernelKeywordError,
-    UnprintableError,
 )
 from tile_cuda.language.unimplemented import UNIMPLEMENTED
 
@@ -86,13 +85,3 @@ def test_the_prelude_is_compiled_in_front_of_the_kernel() -> None:
     assert a.tolist() == list(range(8))
     with pytest.raises(EmulatorCompilerError, match="nonsense"):
         with_prelude("nonsense")
-
-
-def test_clusters_are_refused_and_not_left_out() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32")):
-        with T.Kernel(2, threads=8, cluster_dims=2) as bx:
-            A[bx] = 1
-
-    with pytest.raises(UnprintableError, match=r"cluster_dims=\(2, 1, 1\)"):
-        tl.compile(kernel, target="cuda", execution="emulate")

@@ -70,6 +70,21 @@ def speaking(A: T.Tensor((N,), "int32"), F: T.Tensor((2,), "float16")):
         T.device_assert(A[t] < 4, "too large")
 
 
+@T.prim_func
+def with_source(A: T.Tensor((N,), "float32")):
+    with T.Kernel(1, threads=N):
+        T.import_source("__device__ float twice(float x) { return x + x; }")
+        t = T.get_thread_binding()
+        A[t] = T.call_extern("float32", "twice", A[t])
+
+
+@pytest.mark.emulate
+def test_source_text() -> None:
+    a = np.arange(N, dtype="float32")
+    tl.compile(with_source, target="rocm", execution="emulate")(a)
+    np.testing.assert_array_equal(a, 2 * np.arange(N))
+
+
 @pytest.mark.emulate
 def test_printing_and_assertions(capfd: pytest.CaptureFixture[str]) -> None:
     a, kernel = np.zeros(N, "int32"), tl.compile(speaking, target="rocm", execution="emulate")
@@ -109,7 +124,7 @@ def test_a_wave_is_as_wide_as_the_target_says(arch: str, wave: int) -> None:
 @pytest.mark.compile
 @pytest.mark.skipif(CLANG is None, reason="there is no clang-19: apt-get install clang-19")
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
-@pytest.mark.parametrize("kernel", [everything, by_wave, speaking], ids=["everything", "by_wave", "speaking"])
+@pytest.mark.parametrize("kernel", [everything, by_wave, speaking, with_source], ids=lambda k: k.attrs["global_symbol"])
 def test_clang_compiles_it(arch: str, kernel: Any, tmp_path: Path) -> None:
     request = CompileRequest(select_target({"kind": "rocm", "arch": arch}))
     lowered, _report = lower(kernel, request, backend("rocm"))

@@ -8,7 +8,16 @@ from tile_core.ops import OPS
 from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
 from tile_core.ops.base import PREFIX
 
-WITHOUT_PORTABLE_LOWERING = {"tile.named_barrier_arrive", "tile.sync_grid", *(op.name for op in ASYNCHRONOUS_OPS)}
+WITHOUT_PORTABLE_LOWERING = {
+    "tile.cluster_arrive",
+    "tile.cluster_sync",
+    "tile.cluster_wait",
+    "tile.launch_release",
+    "tile.launch_wait",
+    "tile.named_barrier_arrive",
+    "tile.sync_grid",
+    *(op.name for op in ASYNCHRONOUS_OPS),
+}
 
 
 @pytest.mark.parametrize("name", sorted(OPS))

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import resources
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_core.device import HOST_OBJECT, host_object, split_launches
+from tvm import ir
+
+from tile_core.device import HOST_OBJECT, DeviceKernel, host_object, split_launches
 from tile_core.emulator import EmulatedLanguage, emulated_artifact
+from tile_core.errors.passes import UnsupportedOnTargetError
+from tile_core.ir import visit
 from tile_core.jit.artifact import Artifact
+from tile_core.ops.threads import called
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
+from tile_cuda import attributes
 from tile_cuda.instructions.tensor_map import lower_tensor_maps
-from tile_cuda.nvrtc import compile_cubin
+from tile_cuda.nvrtc import Compiled, compile_source
 from tile_cuda.printer import CUDA
 from tile_cuda.runtime import CUBIN
 from tile_cuda.target import capabilities, compiled_architecture
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from tile_core.printer import PrintedFunction
 
 
+_SHARED = re.compile(r"(extern\s+)?\b__shared__\b")
 DEVICE_CUDA = 2
 """The DLPack number of CUDA devices."""
 ALTERNATIVES = "specialized_warps"
@@ -40,7 +50,7 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
 
     Raises:
         TileError: the program is refused by a pass or by the printer.
-        MissingNvrtcError, DeviceCompilerError: as `compile_cubin`.
+        MissingNvrtcError, ToolchainArchitectureError, DeviceCompilerError: as `compile_source`.
         MissingCompilerError, EmulatorCompilerError: for emulated execution, as `emulated_artifact`.
     """
     lowered, report = lower(program, request, backend("cuda"))
@@ -51,26 +61,32 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
     """Compile what the passes left; `report` is what they told. Raises as `compile_kernel`."""
     split = lower_tensor_maps(split_launches(lowered))
     if request.execution == "emulate":
+        split = replace(split, kernels=tuple(map(_on_the_host, split.kernels)))
+    if request.execution == "emulate":
         include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
         warp = capabilities(request.target).warp_size
         return emulated_artifact(split, EmulatedLanguage(CUDA, "cuda_emulator.h", include, warp), request, report)
     printed = [print_kernel(kernel, CUDA, request.target) for kernel in split.kernels]
     source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
-    kernels = [
+    kernels: list[dict[str, Any]] = [
         {
             "name": function.name,
             "threads": list(kernel.threads),
             "shared_bytes": kernel.shared_bytes,
             "parameters": len(kernel.func.params),
+            "attributes": attributes.described(kernel),
         }
         for kernel, function in zip(split.kernels, printed, strict=True)
     ]
     units = [[function] for function in printed] if report.get(ALTERNATIVES) else [printed]
-    cubins, host = _compiled(units, split, symbol, request)
+    compiled, host = _compiled(units, split, symbol, request)
+    names = {name: lowered for unit in compiled for name, lowered in unit.names.items()}
     for described, number in zip(kernels, range(len(kernels)), strict=True):
         described["file"] = CUBIN.format(number if report.get(ALTERNATIVES) else 0)
+        described["name"] = names.get(described["name"], described["name"])
+    cubins = {CUBIN.format(number): unit.cubin for number, unit in enumerate(compiled)}
     return Artifact(
-        files={**{CUBIN.format(number): cubin for number, cubin in enumerate(cubins)}, HOST_OBJECT: host},
+        files={**cubins, HOST_OBJECT: host},
         kernel_source=source,
         report={**report, "symbol": symbol, "kernels": kernels},
     )
@@ -78,12 +94,39 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
 
 def _compiled(
     units: list[list[PrintedFunction]], split: SplitProgram, symbol: str, request: CompileRequest
-) -> tuple[list[bytes], bytes]:
+) -> tuple[list[Compiled], bytes]:
     """The cubin of each unit and the host's object, made side by side: the compilers hold no lock of Python's."""
     arch = compiled_architecture(request.target)
+    entries = [kernel.entry for kernel in split.kernels if kernel.entry]
     with ThreadPoolExecutor(max_workers=len(units)) as pool:
-        cubins = [
-            pool.submit(compile_cubin, source_of(functions), arch, symbol, request.compile_flags) for functions in units
+        units_made = [
+            pool.submit(compile_source, source_of(functions), arch, symbol, request.compile_flags, entries)
+            for functions in units
         ]
         host = host_object(split, DEVICE_CUDA)
-        return [cubin.result() for cubin in cubins], host
+        return [unit.result() for unit in units_made], host
+
+
+def _on_the_host(kernel: DeviceKernel) -> DeviceKernel:
+    """A kernel as the emulator runs it: shared memory of the author's text is static, since blocks run in turn.
+
+    Raises:
+        UnsupportedOnTargetError: a cluster that uses what the emulator runs for one block at a time only.
+    """
+    if prod(kernel.cluster) > 1:
+        _require_plain_cluster(kernel)
+    return replace(kernel, prelude=_SHARED.sub(lambda found: found.group() if found[1] else "static", kernel.prelude))
+
+
+def _require_plain_cluster(kernel: DeviceKernel) -> None:
+    for call in visit.collect(kernel.func.body, ir.Call):
+        name = called(call)
+        if name.startswith("cuda."):
+            raise UnsupportedOnTargetError(
+                f"{name.removeprefix('cuda.')} in a cluster of blocks is not emulated",
+                remedy="run the kernel on a GPU, or without cluster_dims",
+            )
+    if "__shared__" in kernel.prelude:
+        raise UnsupportedOnTargetError(
+            "shared memory in source text is not emulated in a cluster of blocks", remedy="run the kernel on a GPU"
+        )

@@ -2,18 +2,37 @@
 ;
 ; The record is the runtime's, { ptr cuLaunchKernel, ptr cuCtxGetCurrent, ptr cuCtxPushCurrent, ptr cuCtxPopCurrent,
 ; ptr get_stream, ptr prepare, ptr devices, i32 status, ptr cuTensorMapEncodeTiled, i32 refusal, ptr name,
-; [24 x i64] words }. `devices` has an entry { ptr context, ptr kernels } for each device; `kernels` is null until
+; [24 x i64] words, ptr cuLaunchKernelEx, i32 refused, i32 unused, [3 x i64] grid }. `devices` has an entry { ptr context, ptr kernels } for each device; `kernels` is null until
 ; `prepare(device)`, which loads the module there and returns 0 or a status of the driver.
-; A kernel is { ptr function, i32 x, i32 y, i32 z, i32 shared_bytes, i32 parameters }. `get_stream(2, device)` is the stream on
-; which the caller works. Parameters are the second halves of the 16-byte cells, or what they point to where a cell begins
+; A kernel is { ptr function, i32 x, i32 y, i32 z, i32 shared_bytes, i32 parameters, ptr attributes, i32 count, i32 window }.
+; One with attributes is launched by `cuLaunchKernelEx`; the first of them is an access policy window whose base is parameter
+; `window`, where that is not negative. When the driver refuses, the record keeps the kernel and the grid.
+; `get_stream(2, device)` is the stream on which the caller works. Parameters are the second halves of the 16-byte cells, or what they point to where a cell begins
 ; with 1.
 ;
 ; `describe` makes a tensor map of the words of `tile_cuda/instructions/tensor_map.py`. When the driver refuses, the record
 ; keeps the words and the name.
 
-%record = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, ptr, i32, ptr, [24 x i64] }
+%record = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, ptr, i32, ptr, [24 x i64], ptr, i32, i32, [3 x i64] }
 %device = type { ptr, ptr }
-%kernel = type { ptr, i32, i32, i32, i32, i32 }
+%kernel = type { ptr, i32, i32, i32, i32, i32, ptr, i32, i32 }
+; CUlaunchAttribute is 72 bytes, its value begins at byte 8. CUlaunchConfig:
+%attribute = type { i64, [8 x i64] }
+%config = type { i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i32 }
+
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define internal void @note(ptr %record, i32 %index, i64 %x, i64 %y, i64 %z) {
+  %refused_at = getelementptr %record, ptr %record, i32 0, i32 13
+  store i32 %index, ptr %refused_at
+  %x_at = getelementptr %record, ptr %record, i32 0, i32 15, i32 0
+  store i64 %x, ptr %x_at
+  %y_at = getelementptr %record, ptr %record, i32 0, i32 15, i32 1
+  store i64 %y, ptr %y_at
+  %z_at = getelementptr %record, ptr %record, i32 0, i32 15, i32 2
+  store i64 %z, ptr %z_at
+  ret void
+}
 
 define internal i32 @launch(ptr %record, i32 %index, ptr %cells, i64 %x, i64 %y, i64 %z, i32 %given) {
 entry:
@@ -35,6 +54,7 @@ load:
   br i1 %unloaded, label %fail_load, label %ready
 fail_load:
   store i32 %loaded, ptr %status_at
+  call void @note(ptr %record, i32 %index, i64 %x, i64 %y, i64 %z)
   ret i32 %loaded
 ready:
   %kernels = load ptr, ptr %kernels_at
@@ -91,10 +111,60 @@ start:
   %gx = trunc i64 %x to i32
   %gy = trunc i64 %y to i32
   %gz = trunc i64 %z to i32
+  %number_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 7
+  %attribute_count = load i32, ptr %number_at
+  %plain = icmp eq i32 %attribute_count, 0
+  br i1 %plain, label %simply, label %with_attributes
+simply:
   %launch_at = getelementptr %record, ptr %record, i32 0, i32 0
   %launch_kernel = load ptr, ptr %launch_at
-  %status = call i32 %launch_kernel(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz, i32 %shared, ptr %stream, ptr %parameters, ptr null)
+  %launched = call i32 %launch_kernel(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz, i32 %shared, ptr %stream, ptr %parameters, ptr null)
+  br label %done
+with_attributes:
+  %attributes_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 6
+  %shared_attributes = load ptr, ptr %attributes_at
+  %attributes = alloca %attribute, i32 %attribute_count
+  %wide_count = zext i32 %attribute_count to i64
+  %bytes = mul i64 %wide_count, 72
+  call void @llvm.memcpy.p0.p0.i64(ptr %attributes, ptr %shared_attributes, i64 %bytes, i1 false)
+  %window_at = getelementptr %kernel, ptr %kernels, i32 %index, i32 8
+  %window = load i32, ptr %window_at
+  %windowless = icmp slt i32 %window, 0
+  br i1 %windowless, label %configure, label %place_window
+place_window:
+  %window_slot = mul i32 %window, 16
+  %window_value = add i32 %window_slot, 8
+  %window_cell = getelementptr i8, ptr %cells, i32 %window_value
+  %window_base = load ptr, ptr %window_cell
+  %base_at = getelementptr i8, ptr %attributes, i32 8
+  store ptr %window_base, ptr %base_at
+  br label %configure
+configure:
+  %config = alloca %config
+  %c0 = insertvalue %config zeroinitializer, i32 %gx, 0
+  %c1 = insertvalue %config %c0, i32 %gy, 1
+  %c2 = insertvalue %config %c1, i32 %gz, 2
+  %c3 = insertvalue %config %c2, i32 %bx, 3
+  %c4 = insertvalue %config %c3, i32 %by, 4
+  %c5 = insertvalue %config %c4, i32 %bz, 5
+  %c6 = insertvalue %config %c5, i32 %shared, 6
+  %c7 = insertvalue %config %c6, ptr %stream, 7
+  %c8 = insertvalue %config %c7, ptr %attributes, 8
+  %c9 = insertvalue %config %c8, i32 %attribute_count, 9
+  store %config %c9, ptr %config
+  %ex_at = getelementptr %record, ptr %record, i32 0, i32 12
+  %launch_ex = load ptr, ptr %ex_at
+  %launched_ex = call i32 %launch_ex(ptr %config, ptr %function, ptr %parameters, ptr null)
+  br label %done
+done:
+  %status = phi i32 [ %launched, %simply ], [ %launched_ex, %configure ]
   store i32 %status, ptr %status_at
+  %refused = icmp ne i32 %status, 0
+  br i1 %refused, label %keep, label %restore
+keep:
+  call void @note(ptr %record, i32 %index, i64 %x, i64 %y, i64 %z)
+  br label %restore
+restore:
   br i1 %elsewhere, label %pop, label %leave
 pop:
   %pop_at = getelementptr %record, ptr %record, i32 0, i32 3

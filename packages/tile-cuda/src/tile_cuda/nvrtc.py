@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_cuda.errors import DeviceCompilerError, MissingNvrtcError
+from tile_cuda.errors import DeviceCompilerError, MissingNvrtcError, ToolchainArchitectureError
+from tile_cuda.target import table
 
 OPTIONS = ("--std=c++17", "--generate-line-info")
 
@@ -21,6 +22,8 @@ class Compiled:
 
     cubin: bytes
     log: str
+    names: Mapping[str, str]
+    """What kernels of the source that were asked for by name are called in the cubin."""
 
 
 def compile_cubin(source: str, arch: str, name: str, flags: Sequence[str] = ()) -> bytes:
@@ -28,27 +31,55 @@ def compile_cubin(source: str, arch: str, name: str, flags: Sequence[str] = ()) 
     return compile_source(source, arch, name, flags).cubin
 
 
-def compile_source(source: str, arch: str, name: str, flags: Sequence[str] = ()) -> Compiled:
-    """A CUDA C++ source compiled for one architecture such as `sm_90`.
+def compile_source(
+    source: str, arch: str, name: str, flags: Sequence[str] = (), kernels: Sequence[str] = ()
+) -> Compiled:
+    """A CUDA C++ source compiled for one architecture such as `sm_90`; `kernels` are those whose names are asked for.
 
     Raises:
         MissingNvrtcError: NVRTC's Python binding is not installed, or its library cannot be loaded.
+        ToolchainArchitectureError: this NVRTC does not know the architecture.
         DeviceCompilerError: NVRTC refused the source; the source is in the exception's notes.
     """
     nvrtc = _nvrtc()
+    require_architecture(arch, _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs()), _version(nvrtc))
     program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, [], []))
     options = [f"--gpu-architecture={arch}", *OPTIONS, *(f"-I{path}" for path in include_paths()), *flags]
     encoded = [option.encode() for option in options]
     try:
+        for kernel in kernels:
+            _checked(nvrtc, nvrtc.nvrtcAddNameExpression(program, kernel.encode()))
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _refusal(_log(nvrtc, program), source)
         size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
         cubin = bytearray(size)
         _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
-        return Compiled(bytes(cubin), _log(nvrtc, program))
+        lowered = {one: _checked(nvrtc, nvrtc.nvrtcGetLoweredName(program, one.encode())).decode() for one in kernels}
+        return Compiled(bytes(cubin), _log(nvrtc, program), lowered)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def require_architecture(arch: str, known: Sequence[int], version: str) -> None:
+    """Refuse an architecture that a compiler of `version`, which knows the architectures `known`, does not have.
+
+    Raises:
+        ToolchainArchitectureError: it says which compiler would do.
+    """
+    number = int(arch.removeprefix("sm_").rstrip("af"))
+    if number in known:
+        return
+    first = table().capabilities(f"sm_{number}").fact("toolkit")
+    raise ToolchainArchitectureError(
+        f"NVRTC {version} does not compile for sm_{number}; it compiles for {', '.join(f'sm_{one}' for one in known)}",
+        remedy=f'sm_{number} needs NVRTC {first} or later: python -m pip install "nvidia-cuda-nvrtc>={first}"',
+    )
+
+
+def _version(nvrtc: Any) -> str:
+    _status, major, minor = nvrtc.nvrtcVersion()
+    return f"{major}.{minor}"
 
 
 def _refusal(log: str, source: str) -> DeviceCompilerError:

@@ -11,6 +11,7 @@ from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.narrow import FLOAT8, PAIRS
 from tile_cuda.passes.assign_roles import AssignRoles
+from tile_cuda.passes.check_launch import CheckLaunch
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
@@ -28,6 +29,8 @@ def edits(target: Target) -> tuple[Edit, ...]:
     pairs = {dtype: pair.operations for dtype, pair in PAIRS.items() if dtype in computed | FLOAT8.keys()}
     return (
         *thread_edits(NATIVE | functions.NATIVE, units, pairs, frozenset(FLOAT8)),
-        insert_after("check_semantics", LowerAsynchrony(units), SpecializeWarps(units), StageResults(units)),
+        insert_after(
+            "check_semantics", CheckLaunch(), LowerAsynchrony(units), SpecializeWarps(units), StageResults(units)
+        ),
         insert_after("insert_barriers", AssignRoles()),
     )

@@ -5,6 +5,12 @@ from __future__ import annotations
 from tile_core.plugins import Backend, hookimpl
 from tile_core.plugins.threads import THREAD_OP_LOWERINGS
 
+CLUSTER_OP_LOWERINGS = {
+    f"tile.{name}": "tile_core.passes.threads:keep_for_threads"
+    for name in ("cluster_arrive", "cluster_wait", "cluster_sync", "launch_wait", "launch_release")
+}
+"""Each is an instruction of every thread."""
+
 
 @hookimpl
 def tile_register_backend() -> Backend:
@@ -18,6 +24,6 @@ def tile_register_backend() -> Backend:
         capabilities="tile_cuda.target:capabilities",
         compiler="tile_cuda.compiler:compile_kernel",
         pipeline_edits="tile_cuda.pipeline:edits",
-        op_lowerings=THREAD_OP_LOWERINGS,
+        op_lowerings={**THREAD_OP_LOWERINGS, **CLUSTER_OP_LOWERINGS},
         runtime="tile_cuda.runtime:load",
     )

@@ -8,7 +8,7 @@ from tile_core.printer import messages
 from tile_core.printer.language import Snippet
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
-from tile_cuda import exchanges, functions, instructions, narrow, words
+from tile_cuda import cluster, exchanges, functions, instructions, narrow, words
 from tile_cuda.instructions import asynchronous, tensor_map
 
 WORDS = Words(
@@ -22,7 +22,7 @@ WORDS = Words(
     fence="__threadfence()",
     warp="32u",
     pairs=narrow.PAIRS,
-    kernel='extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})',
+    kernel='extern "C" __global__ void __launch_bounds__({bounds}) {name}({parameters})',
 )
 
 _ATOMIC_ADD = """
@@ -53,6 +53,7 @@ CUDA = simt_language(
     literals={"float16": "__half({value}f)", "bfloat16": "__nv_bfloat16({value}f)"},
     snippets={
         **exchanges.SNIPPETS,
+        **cluster.SNIPPETS,
         **functions.SNIPPETS,
         **words.SNIPPETS,
         messages.FAIL: _ASSERTION_FAILED,
@@ -60,10 +61,18 @@ CUDA = simt_language(
         "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
         **asynchronous.SNIPPETS,
     },
-    calls={**exchanges.CALLS, **instructions.CALLS, **asynchronous.CALLS, **functions.CALLS, **words.CALLS},
+    calls={
+        **exchanges.CALLS,
+        **instructions.CALLS,
+        **asynchronous.CALLS,
+        **cluster.CALLS,
+        **functions.CALLS,
+        **words.CALLS,
+    },
     descriptor=tensor_map.DESCRIPTOR_WORDS,
     expressions=words.EXPRESSIONS,
     vector_calls=words.VECTOR_CALLS,
+    clusters=True,
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fffffff)",
     header=("#include <cuda_bf16.h>", "#include <cuda_fp16.h>"),

@@ -19,6 +19,7 @@ from tile_core.device import HOST_OBJECT, SET_LAUNCHER
 from tile_core.emulator import load_emulated
 from tile_core.errors.device import DescriptorError, KernelLaunchError
 from tile_core.ir.descriptors import WORDS
+from tile_cuda import attributes
 from tile_cuda.errors import MissingDriverError
 from tile_cuda.instructions.tensor_map import explain_words
 
@@ -30,6 +31,8 @@ CUBIN = "kernel_{}.cubin"
 _DEVICES = 64
 _STATIC_SHARED_LIMIT = 48 * 1024
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+# CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, …_MAX_PERSISTING_L2_CACHE_SIZE, CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+_MAX_WINDOW, _MAX_PERSISTING, _LIMIT_PERSISTING = 109, 108, 6
 _PREPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 
 
@@ -49,6 +52,9 @@ class _Kernel(ctypes.Structure):
         ("z", ctypes.c_int),
         ("shared_bytes", ctypes.c_int),
         ("parameters", ctypes.c_int),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_int),
+        ("window", ctypes.c_int),
     )
 
 
@@ -68,6 +74,9 @@ class _Record(ctypes.Structure):
         ("refusal", ctypes.c_int),
         ("name", ctypes.c_char_p),
         ("words", ctypes.c_int64 * WORDS),
+        ("launch_kernel_ex", ctypes.c_void_p),
+        ("refused", ctypes.c_int),
+        ("grid", ctypes.c_int64 * 3),
     )
 
 
@@ -111,6 +120,7 @@ class _Module:
             devices=self._devices,
             status=0,
             encode=_address(getattr(self._driver, "cuTensorMapEncodeTiled", None)),
+            launch_kernel_ex=_address(getattr(self._driver, "cuLaunchKernelEx", None)),
         )
         _kept.append(self)
 
@@ -131,7 +141,15 @@ class _Module:
     def _explain(self) -> str:
         """The driver's words for the last launch of this module, empty where it succeeded."""
         status, self._record.status = self._record.status, 0
-        return f"the CUDA driver says {_text(self._driver, status)}" if status else ""
+        if not status:
+            return ""
+        kernel = self._artifact.report["kernels"][self._record.refused]
+        grid, block = (", ".join(map(str, sizes)) for sizes in (self._record.grid, kernel["threads"]))
+        cluster = kernel["attributes"].get("cluster")
+        shape = f"grid ({grid}), block ({block})"
+        shape += f", cluster ({', '.join(map(str, cluster))})" if cluster else ""
+        launch = f"{kernel['name']} with {shape}, {kernel['shared_bytes']} bytes of shared memory"
+        return f"{launch}; the CUDA driver says {_text(self._driver, status)}"
 
     def _explain_descriptor(self) -> str:
         """The tensor that the driver refused to describe last, empty where there is none."""
@@ -154,7 +172,7 @@ class _Module:
             status = status or driver.cuModuleLoadData(ctypes.byref(modules[file]), self._artifact.files[file])
         kernels = (_Kernel * len(self._artifact.report["kernels"]))()
         for kernel, described in zip(kernels, self._artifact.report["kernels"], strict=True):
-            status = status or self._get_function(modules[described["file"]], kernel, described)
+            status = status or self._get_function(modules[described["file"]], kernel, described, device)
         driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
         if not status:
             self._kernels.append(kernels)
@@ -162,7 +180,7 @@ class _Module:
             self._devices[device].kernels = ctypes.addressof(kernels)
         return int(status)
 
-    def _get_function(self, module: ctypes.c_void_p, kernel: _Kernel, described: Any) -> int:
+    def _get_function(self, module: ctypes.c_void_p, kernel: _Kernel, described: Any, device: int) -> int:
         function = ctypes.c_void_p()
         status = self._driver.cuModuleGetFunction(ctypes.byref(function), module, described["name"].encode())
         shared = int(described["shared_bytes"])
@@ -171,7 +189,21 @@ class _Module:
         kernel.function, kernel.shared_bytes = function, shared
         kernel.x, kernel.y, kernel.z = described["threads"]
         kernel.parameters = int(described["parameters"])
+        if described["attributes"]:
+            self._set_attributes(kernel, described["attributes"], device)
         return int(status)
+
+    def _set_attributes(self, kernel: _Kernel, facts: Any, device: int) -> None:
+        """The attributes of a launch; the context keeps as much of the L2 cache free as a window wants."""
+        limits = (ctypes.c_int(), ctypes.c_int())
+        if "window" in facts:
+            for limit, attribute in zip(limits, (_MAX_WINDOW, _MAX_PERSISTING), strict=True):
+                self._driver.cuDeviceGetAttribute(ctypes.byref(limit), attribute, device)
+            kept = ctypes.c_size_t(min(facts["window"]["bytes"], limits[1].value))
+            self._driver.cuCtxSetLimit(_LIMIT_PERSISTING, kept)
+        made, kernel.window = attributes.made(facts, limits[0].value)
+        self._kernels.append(made)
+        kernel.attributes, kernel.attribute_count = ctypes.addressof(made), len(made)
 
 
 @functools.cache

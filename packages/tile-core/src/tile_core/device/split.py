@@ -12,7 +12,8 @@ address of the descriptor. A launch of no blocks is skipped. `tile_launch` goes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import ir, tirx
@@ -23,6 +24,7 @@ from tvm.tirx.buffer import is_buffer_var
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
 from tile_core.ir.descriptors import is_descriptor
+from tile_core.ops.source import source_kernel
 
 CELL_KIND, CELL_VALUE = 13, 15
 """`kTVMFFIAnyTypeIndex` and `kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
@@ -33,11 +35,19 @@ _FAILED = "the kernel could not be launched"
 
 @dataclass(frozen=True)
 class DeviceKernel:
-    """One kernel. `func` has the launch nest as its body; `threads` is the block; its name is its `global_symbol`."""
+    """One kernel. `func` has the launch nest as its body; `threads` is the block; its name is its `global_symbol`.
+
+    `prelude` is source text that goes before it; `cluster` are the blocks of a cluster; `options` are those of the
+    launch. Where `entry` is given, the prelude defines the kernel under that name.
+    """
 
     func: tirx.PrimFunc
     threads: tuple[int, int, int]
     shared_bytes: int
+    prelude: str = ""
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    options: Mapping[str, int] = field(default_factory=dict)
+    entry: str = ""
 
     @property
     def name(self) -> str:
@@ -76,10 +86,16 @@ class _Splitter:
             return mutator.default_mutate(loop)
         number = len(self.kernels)
         launch = launch_ir.from_stmt(loop)
-        captured = sorted(_captured(loop), key=self._position)
+        source = source_kernel(launch)
+        captured = list(self._order) if source is not None else sorted(_captured(loop), key=self._position)
         name = f"{self._name}_{number}" if number else self._name
         func = tirx.PrimFunc(captured, loop).with_attr("global_symbol", name)
-        self.kernels.append(DeviceKernel(func, launch.threads, launch.shared_bytes))
+        entry = "" if source is None else str(source.attrs["entry"])
+        self.kernels.append(
+            DeviceKernel(
+                func, launch.threads, launch.shared_bytes, launch.prelude, launch.cluster_dims, launch.options, entry
+            )
+        )
         return _call(number, launch, captured, self.device_id)
 
     def _position(self, var: ir.Var) -> tuple[bool, int]:
@@ -90,8 +106,8 @@ class _Splitter:
 def _captured(loop: S.For) -> list[ir.Var]:
     """What a launch uses and does not define, sizes of captured buffers included."""
     defined = {nested.loop_var for nested in visit.collect(loop, S.For)}
-    for kind, field in ((S.Bind, "var"), (S.AllocBuffer, "buffer"), (S.DeclBuffer, "buffer"), (E.Let, "var")):
-        defined.update(getattr(node, field) for node in visit.collect(loop.body, kind))
+    for kind, name in ((S.Bind, "var"), (S.AllocBuffer, "buffer"), (S.DeclBuffer, "buffer"), (E.Let, "var")):
+        defined.update(getattr(node, name) for node in visit.collect(loop.body, kind))
     found: dict[ir.Var, None] = {}
 
     def use(var: ir.Var) -> None:

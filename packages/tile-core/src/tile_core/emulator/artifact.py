@@ -102,9 +102,10 @@ extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, lon
     def _run(self, number: int, kernel: DeviceKernel) -> str:
         x, y, z = kernel.threads
         cell = 0 if self.sites is None else _cell_bytes(kernel)
+        cluster = ", ".join(map(str, kernel.cluster))
         return (
             f"return tile::run({{grid, {{{x}, {y}, {z}}}, {self.warp_size}, {kernel.shared_bytes}, "
-            f"{_stack_bytes(kernel)}, tile_sites, {cell}, tile_run_{number}, cells}});"
+            f"{_stack_bytes(kernel)}, tile_sites, {cell}, tile_run_{number}, cells, {{{cluster}}}}});"
         )
 
 

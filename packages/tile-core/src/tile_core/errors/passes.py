@@ -19,6 +19,7 @@ __all__ = [
     "RegionOutOfRangeError",
     "SharedMemoryLimitError",
     "ThreadIndexError",
+    "ThreadLimitError",
     "TileExtentError",
     "UnsupportedOnTargetError",
     "VectorBoundsError",
@@ -212,3 +213,14 @@ class PassFailedError(TileError, RuntimeError):
 
     code = "TILE-E0518"
     kind = "environment"
+
+
+class ThreadLimitError(TileError, ValueError):
+    """A block has more threads than the target's hardware runs.
+
+    The message gives the block and the limit. Launch fewer threads: `T.Parallel` and tile operations spread any amount
+    of work over them.
+    """
+
+    code = "TILE-E0519"
+    kind = "unsupported"

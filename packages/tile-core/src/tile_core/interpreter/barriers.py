@@ -11,19 +11,21 @@ from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
 from tile_core.interpreter.target import WARP_SIZE
 from tile_core.ops.base import OpCall
+from tile_core.ops.cluster import CLUSTER_ARRIVE, CLUSTER_SYNC, CLUSTER_WAIT
 from tile_core.ops.threads import NAMED_BARRIER_ARRIVE, SYNC_GRID, SYNC_THREADS, SYNC_WARP
 
-BARRIERS = (SYNC_THREADS, NAMED_BARRIER_ARRIVE, SYNC_WARP, SYNC_GRID)
+BARRIERS = (SYNC_THREADS, NAMED_BARRIER_ARRIVE, SYNC_WARP, SYNC_GRID, CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_SYNC)
+_OF_BLOCKS = (SYNC_GRID, CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_SYNC)
 
 
 def compile_barrier(call: OpCall, scope: Scope) -> Executor:
     """The function that checks who reaches a barrier.
 
     Raises:
-        NoReferenceMeaningError: a barrier of the grid, whose blocks run in turn here; or one inside of `T.Parallel`.
+        NoReferenceMeaningError: a barrier of several blocks, which run in turn here; or one inside of `T.Parallel`.
     """
-    if call.op is SYNC_GRID:
-        raise no_meaning("sync_grid, since blocks run one after the other", scope.span)
+    if call.op in _OF_BLOCKS:
+        raise no_meaning(f"{call.op.name.removeprefix('tile.')}, since blocks run one after the other", scope.span)
     if call.op is NAMED_BARRIER_ARRIVE:
         raise no_meaning("named_barrier_arrive, since threads run in lockstep and none goes ahead", scope.span)
     if scope.parallel:

@@ -5,8 +5,8 @@ Grid loops exist for launched axes only; the three thread loops always exist, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -19,7 +19,8 @@ AXES = ("x", "y", "z")
 class Launch:
     """One kernel launch. Sequences run x, y, z; the grid has one entry per launched axis.
 
-    `shared_bytes` is the shared memory of a block, once `plan_shared_memory` has decided it.
+    `shared_bytes` is the shared memory of a block, once `plan_shared_memory` has decided it. `options` are what a
+    backend's dialect says about the launch besides: names to ints.
     """
 
     grid_vars: tuple[ir.Var, ...]
@@ -32,6 +33,7 @@ class Launch:
     body: S.Stmt
     span: ir.Span | None = None
     shared_bytes: int = 0
+    options: Mapping[str, int] = field(default_factory=dict)
 
     def to_stmt(self) -> S.Stmt:
         """The nest of `THREAD_BINDING` loops around the body."""
@@ -51,6 +53,7 @@ class Launch:
             "prelude": self.prelude,
             "cluster_dims": list(self.cluster_dims),
             "shared_bytes": self.shared_bytes,
+            "options": dict(self.options),
         }
 
 
@@ -95,6 +98,7 @@ def from_stmt(stmt: S.For) -> Launch:
         body=inner,
         span=stmt.span,
         shared_bytes=int(attributes.get("shared_bytes", 0)),
+        options={str(key): int(value) for key, value in dict(attributes.get("options", {})).items()},
     )
 
 

@@ -263,3 +263,18 @@ def _index(device: str) -> str:
 
 def _kind(value: Any) -> str:
     return "None" if value is None else f"{type(value).__name__} {value!r:.40}"
+
+
+def shown(signature: Signature, positions: Sequence[int], arguments: Sequence[Any]) -> str:
+    """The arguments of a call by name, for a message: tensors with dtype and shape, other values as they are."""
+    if len(arguments) != len(positions):
+        positions = range(len(arguments))
+    names = [signature.params[position].name for position in positions]
+    return ", ".join(f"{name} {_shown(value)}" for name, value in zip(names, arguments, strict=True)) or "none"
+
+
+def _shown(value: Any) -> str:
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is None or dtype is None:
+        return f"= {value!r}"
+    return f"{str(dtype).removeprefix('torch.')} ({', '.join(map(str, shape))})"

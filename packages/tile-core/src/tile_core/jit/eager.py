@@ -78,7 +78,7 @@ class EagerMode:
         try:
             return last.attempt(*arguments)
         except TileError as error:
-            raise last.located(error) from None
+            raise last.located(error, arguments) from None
         except Exception as error:  # noqa: BLE001 - explained by `recover`, which raises what it does not know
             kernel = self.kernel(*arguments)
             if kernel is last:

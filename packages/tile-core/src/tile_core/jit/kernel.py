@@ -7,7 +7,7 @@ slot and checks its arguments itself. Only when it refuses does Python look at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -16,6 +16,7 @@ import tvm_ffi
 
 from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.base import TileError
+from tile_core.errors.device import KernelLaunchError
 from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.errors.runtime import (
     ArgumentCountError,
@@ -26,7 +27,7 @@ from tile_core.errors.runtime import (
 )
 from tile_core.ir.asserts import ASSERTION_REMEDY, place_of, text_of
 from tile_core.jit.adapt import adapt
-from tile_core.jit.arguments import check
+from tile_core.jit.arguments import check, shown
 from tile_core.jit.artifact import Artifact, CompileRequest
 from tile_core.jit.facts import any_lazy_sign
 from tile_core.jit.footprint import footprint
@@ -159,13 +160,15 @@ class JITKernel:
             return self._invoke(*arguments)
         except Exception as error:
             if isinstance(error, TileError):
-                raise self.located(error) from error.__cause__
+                raise self.located(error, arguments) from error.__cause__
             if not self.checks_itself:
                 raise
             return self.recover(arguments, error)
 
-    def located(self, error: TileError) -> TileError:
-        """An error of compiled code, with the line where it is an assertion of the program."""
+    def located(self, error: TileError, arguments: Sequence[Any]) -> TileError:
+        """An error of compiled code: with the line of an assertion, with the arguments of a launch that failed."""
+        if isinstance(error, KernelLaunchError):
+            error.message = f"{error.message}; the arguments are {shown(self.signature, self._inputs, arguments)}"
         if isinstance(error, DeviceAssertError) and error.span is None:
             error.span, error.message = place_of(error.message, self.program), text_of(error.message)
             error.remedy = ASSERTION_REMEDY
@@ -186,7 +189,7 @@ class JITKernel:
         try:
             self._loaded.run(*parameters)
         except TileError as error:
-            raise self.located(error) from None
+            raise self.located(error, parameters) from None
 
     def _checked(self, *arguments: Any) -> Any:
         """A call of a kernel that runs in Python: checks first."""

@@ -71,6 +71,8 @@ class KernelLaunchFrame:
         self.threads_given = given
         self.prelude = prelude
         self.cluster_dims = cluster_dims
+        self.options: dict[str, int] = {}
+        """What the body says about the launch, for the backend."""
         self.grid_vars: tuple[Var, ...] = ()
         self.thread_vars: tuple[Var, ...] = ()
         self._frame: Frame | None = None
@@ -124,6 +126,7 @@ class KernelLaunchFrame:
                 cluster_dims=self.cluster_dims,
                 body=self._frame.body(self._span),
                 span=self._span,
+                options=self.options,
             )
             builder.emit(launch.to_stmt())
 
@@ -357,7 +360,8 @@ def _axis(dim: int) -> int:
     return dim
 
 
-def _current() -> KernelLaunchFrame:
+def open_kernel() -> KernelLaunchFrame:
+    """The open launch. Raises LaunchQueryError outside of a kernel."""
     kernel = current_builder().kernel
     if kernel is None:
         raise LaunchQueryError("no kernel is open", remedy="ask inside `with T.Kernel(...)`")
@@ -367,69 +371,69 @@ def _current() -> KernelLaunchFrame:
 
 def get_block_binding(dim: int = 0) -> Any:
     """The block index of axis `dim` (0 is x), 0 where it is not launched. Raises LaunchQueryError outside a kernel."""
-    return _current().get_block_binding(_axis(dim))
+    return open_kernel().get_block_binding(_axis(dim))
 
 
 def get_block_bindings() -> list[Var]:
     """The block indices of the launched axes. Raises LaunchQueryError outside a kernel."""
-    return _current().get_block_bindings()
+    return open_kernel().get_block_bindings()
 
 
 def get_block_extent(dim: int = 0) -> Any:
     """The blocks along axis `dim`, 1 for an axis that is not launched. Raises LaunchQueryError outside a kernel."""
-    return _current().get_block_extent(_axis(dim))
+    return open_kernel().get_block_extent(_axis(dim))
 
 
 def get_block_extents() -> list[Any]:
     """The grid extents of the launched axes. Raises LaunchQueryError outside a kernel."""
-    return _current().get_block_extents()
+    return open_kernel().get_block_extents()
 
 
 def get_thread_binding(dim: int = 0) -> Var:
     """The thread index of axis `dim`. Raises LaunchQueryError outside a kernel."""
-    return _current().get_thread_binding(dim)
+    return open_kernel().get_thread_binding(dim)
 
 
 def get_thread_bindings() -> list[Var]:
     """The thread indices of the three axes. Raises LaunchQueryError outside a kernel."""
-    return _current().get_thread_bindings()
+    return open_kernel().get_thread_bindings()
 
 
 def get_thread_extent(dim: int = 0) -> int:
     """The threads along axis `dim`. Raises LaunchQueryError outside a kernel and where `threads` was not given."""
-    return _current().get_thread_extent(dim)
+    return open_kernel().get_thread_extent(dim)
 
 
 def get_thread_extents() -> list[int]:
     """The threads along the three axes. Raises LaunchQueryError outside a kernel and where `threads` was not given."""
-    return _current().get_thread_extents()
+    return open_kernel().get_thread_extents()
 
 
 def get_cluster_dims() -> list[int]:
     """The blocks of a cluster along the three axes; ones where there are no clusters."""
-    return _current().get_cluster_dims()
+    return open_kernel().get_cluster_dims()
 
 
 def get_cluster_extent(dim: int = 0) -> Any:
     """The clusters along axis `dim`."""
-    return _current().get_cluster_extent(dim)
+    return open_kernel().get_cluster_extent(dim)
 
 
 def get_cluster_extents() -> list[Any]:
     """The clusters along the launched axes."""
-    return _current().get_cluster_extents()
+    return open_kernel().get_cluster_extents()
 
 
 def get_cluster_id(dim: int = 0) -> Any:
     """The cluster index along axis `dim`."""
-    return _current().get_cluster_id(dim)
+    return open_kernel().get_cluster_id(dim)
 
 
 def get_cluster_ids() -> list[Any]:
     """The cluster indices along the launched axes."""
-    return _current().get_cluster_ids()
+    return open_kernel().get_cluster_ids()
 
 
 def get_cluster_size() -> int:
     """The blocks of a cluster."""
-    return _current().get_cluster_size()
+    return open_kernel().get_cluster_size()

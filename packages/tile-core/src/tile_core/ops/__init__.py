@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
 from tile_core.ops.atomic import ATOMIC, ATOMIC_VALUE
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
+from tile_core.ops.cluster import CLUSTER_ARRIVE, CLUSTER_SYNC, CLUSTER_WAIT, LAUNCH_RELEASE, LAUNCH_WAIT
 from tile_core.ops.copy import ASYNC_COPY, COPY
 from tile_core.ops.fill import FILL
 from tile_core.ops.gemm import GEMM
@@ -52,5 +53,10 @@ OPS: Mapping[str, TileOp] = {
         COMMIT_GROUP,
         WAIT_GROUP,
         *ASYNCHRONOUS_OPS,
+        CLUSTER_ARRIVE,
+        CLUSTER_WAIT,
+        CLUSTER_SYNC,
+        LAUNCH_WAIT,
+        LAUNCH_RELEASE,
     )
 }

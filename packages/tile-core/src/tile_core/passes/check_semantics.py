@@ -23,6 +23,7 @@ from tile_core.errors.passes import (
     RegionOutOfRangeError,
     SharedMemoryLimitError,
     ThreadIndexError,
+    ThreadLimitError,
 )
 from tile_core.ir import launch, regions, visit
 from tile_core.ir.regions import constant
@@ -43,7 +44,7 @@ class CheckSemantics:
 
     Raises:
         IndexOutOfRangeError, RegionOutOfRangeError, ThreadIndexError, ParallelNestError, ParallelStorageError,
-        LoopControlError, SharedMemoryLimitError, HostAccessError
+        LoopControlError, SharedMemoryLimitError, ThreadLimitError, HostAccessError
     """
 
     name: ClassVar[str] = "check_semantics"
@@ -76,6 +77,7 @@ class _Checker:
         place = place.at(stmt)
         if launch.is_launch(stmt):
             nest = launch.from_stmt(stmt)
+            self._check_threads(nest)
             self._check_shared(nest)
             self.check(nest.body, replace(place, launch=nest))
             return
@@ -214,6 +216,16 @@ class _Checker:
                 f"{problem} stands inside of T.Parallel, over {names}",
                 remedy="move it out of the loop, or make the outer loop T.serial",
                 span=from_tvm(place.span),
+            )
+
+    def _check_threads(self, nest: launch.Launch) -> None:
+        count, limit = math.prod(nest.threads), self._capabilities.max_threads
+        if self._capabilities.threads and count > limit:
+            shape = ", ".join(map(str, nest.threads))
+            raise ThreadLimitError(
+                f"a block of ({shape}) has {count} threads, the limit is {limit}",
+                remedy="launch fewer threads; T.Parallel spreads the work over them",
+                span=from_tvm(nest.span),
             )
 
     def _check_shared(self, nest: launch.Launch) -> None:

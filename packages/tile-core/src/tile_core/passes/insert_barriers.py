@@ -42,6 +42,7 @@ from tile_core.passes.thread_scope import PHASE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
+CLUSTER_BARRIER = "tile.thread.cluster_sync"
 ADDRESS_ONLY = ("tile.is_aligned",)
 ACCESS = "access"
 """Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
@@ -300,9 +301,9 @@ def _touched_by(*exprs: ir.Expr) -> Touched:
 
 
 def is_barrier(stmt: S.Stmt) -> bool:
-    """Whether a statement is the barrier of a block."""
+    """Whether a statement is a barrier of all threads of the block."""
     call = stmt.value if isinstance(stmt, S.Evaluate) else None
-    return isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and str(call.op.name) == BARRIER
+    return isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and str(call.op.name) in (BARRIER, CLUSTER_BARRIER)
 
 
 def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:

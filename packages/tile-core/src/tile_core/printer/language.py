@@ -115,6 +115,7 @@ class Language:
     * `snippets`: definitions that handlers ask for; a snippet has the name of the function that it defines.
     * `type_snippets`: of a dtype, the snippet that its type needs.
     * `helpers`: those that handlers of `expressions` use, so that no variable takes their names.
+    * `clusters`: whether blocks can be launched in clusters.
     * `vector_calls`: the operations whose result may be a vector.
     * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
     * `element`: prints an element of a buffer in place of `name[offset]`; `place`: the address of an element for an
@@ -144,6 +145,7 @@ class Language:
     type_snippets: Mapping[str, str] = field(default_factory=dict)
     helpers: tuple[Helper, ...] = ()
     vector_calls: frozenset[str] = frozenset()
+    clusters: bool = False
     header: tuple[str, ...] = ()
     function: str = "void {name}({parameters})"
     inline: str = "static inline"

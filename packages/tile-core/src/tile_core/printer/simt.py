@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tvm import ir
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
+from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.ir import regions, visit
 from tile_core.ir.views import viewed
@@ -25,7 +26,7 @@ from tile_core.printer.expressions import EXPRESSIONS, element
 from tile_core.printer.language import ExprHandler, Function, Language, Snippet, StmtHandler, Use
 from tile_core.printer.pairs import Pair, PairHandlers
 from tile_core.printer.precedence import Code, Precedence, call
-from tile_core.printer.printer import PrintedFunction, print_function
+from tile_core.printer.printer import Parameter, PrintedFunction, print_function
 from tile_core.printer.snippets import COMBINATIONS, SNIPPETS, spell
 from tile_core.printer.statements import STATEMENTS
 
@@ -53,7 +54,8 @@ class Words:
       `unsigned long long`; `copy_bytes`: `memcpy`.
     * `warp`: the number of lanes of a warp, which may depend on the target.
     * `fence`: orders the memory accesses of this thread, as the device sees them.
-    * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`.
+    * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`; `{bounds}` are the threads and,
+      where the program says so, how many blocks a processor should hold.
     * `pairs`: dtypes that are computed on two at a time.
     """
 
@@ -125,15 +127,29 @@ def simt_language(
 def print_kernel(
     kernel: DeviceKernel, language: Language, target: object, *, source_lines: bool = False
 ) -> PrintedFunction:
-    """One kernel as a source of its own.
+    """One kernel as a source of its own, with its prelude before it.
 
     Raises:
         UnprintableError: as `print_function`.
     """
-    head = language.function.replace("{threads}", str(prod(kernel.threads)))
-    return print_function(
+    if kernel.entry:
+        return _source_kernel(kernel, language)
+    threads, blocks = str(prod(kernel.threads)), kernel.options.get("min_blocks_per_sm")
+    head = language.function.replace("{threads}", threads)
+    head = head.replace("{bounds}", threads if blocks is None else f"{threads}, {blocks}")
+    printed = print_function(
         kernel.func, language.extend(language.name, function=head), target=target, source_lines=source_lines
     )
+    return replace(printed, header=(*printed.header, kernel.prelude)) if kernel.prelude.strip() else printed
+
+
+def _source_kernel(kernel: DeviceKernel, language: Language) -> PrintedFunction:
+    """A kernel that its prelude defines; every parameter is one of the program's."""
+    parameters = tuple(
+        Parameter(str(var.name), str(var.ty.dtype), "buffer" if is_buffer_var(var) else "scalar", position)
+        for position, var in enumerate(kernel.func.params)
+    )
+    return PrintedFunction(kernel.entry, parameters, "", (*language.header, kernel.prelude))
 
 
 def snippet_call(name: str) -> ExprHandler:
@@ -148,9 +164,7 @@ def snippet_call(name: str) -> ExprHandler:
 
 def _launch(printer: Printer, launch: Launch, words: Words) -> None:
     """Names for the block and thread indices in use, the shared memory, and the body of one thread."""
-    if launch.prelude.strip():
-        printer.define(f"prelude: {launch.prelude}", launch.prelude)
-    if launch.cluster_dims != (1, 1, 1):
+    if launch.cluster_dims != (1, 1, 1) and not printer.language.clusters:
         raise printer.unprintable(f"clusters of blocks, cluster_dims={launch.cluster_dims}")
     if launch.shared_bytes:
         printer.line(words.shared)
@@ -263,6 +277,12 @@ def _atomic(printer: Printer, node: Any) -> Code:
     return _ordered(printer, node, snippet_call(f"tile_atomic_{node.attrs['kind']}")(printer, node))
 
 
+def _call_extern(printer: Printer, node: Any) -> Code:
+    """A call of a function that text of the author defines."""
+    name, *arguments = node.args
+    return call(str(name.value), *map(printer.expr, arguments))
+
+
 ALL_LANES = 0xFFFFFFFF
 """The mask of an exchange in which every lane takes part."""
 
@@ -310,6 +330,8 @@ _CALLS: Mapping[str, ExprHandler] = {
     "tirx.reinterpret": _reinterpret,
     "tile.shuffle_xor": snippet_call("tile_shuffle_xor"),
     **{f"tile.shfl_{kind}": _shuffle(f"tile_shfl_{kind}") for kind in ("sync", "xor", "up", "down")},
+    "tirx.call_extern": _call_extern,
+    "tirx.call_pure_extern": _call_extern,
     messages.PRINT_ELEMENT: messages.print_element,
     "tile.atomic_load": _atomic_load,
     "tile.atomic_store": _atomic_store,

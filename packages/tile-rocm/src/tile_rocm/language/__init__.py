@@ -8,7 +8,8 @@ from __future__ import annotations
 from tile_core.language import dialect
 from tile_rocm.language.unimplemented import UNIMPLEMENTED
 
-DIALECT = dialect("ROCm", __name__, {"tile_rocm.language.kernel": ("Kernel",)}, unimplemented=UNIMPLEMENTED)
+OWN = {"tile_core.language.source": ("import_source",), "tile_rocm.language.kernel": ("Kernel",)}
+DIALECT = dialect("ROCm", __name__, OWN, unimplemented=UNIMPLEMENTED)
 
 __all__ = list(DIALECT.exports)
 __getattr__ = DIALECT.lookup

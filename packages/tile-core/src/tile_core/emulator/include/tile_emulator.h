@@ -22,6 +22,7 @@ struct Dim3 {
 
 constexpr size_t kSharedBytes = 256 * 1024;
 constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kMaxCluster = 16;
 constexpr unsigned kMaxWarp = 64;
 constexpr unsigned kNamedBarriers = 32;
 constexpr unsigned char kPoison = 0xa5;
@@ -49,6 +50,7 @@ struct Fibre {
   bool done = false;
   const Meeting* waits_for = nullptr;
   int site = kNoSite;
+  uint64_t cluster_phase = 0;    // of the barrier of the cluster at which this thread has arrived; 0 for none
   const void* caller = nullptr;  // the code that asked which lanes are here, and the answer
   uint64_t beside = 0;
 };
@@ -67,9 +69,10 @@ struct Launch {
   unsigned checked = 0;  // 0, or the bytes that one cell of the shadow stands for
   void (*kernel)(void* const* cells) = nullptr;
   void* const* cells = nullptr;
+  Dim3 cluster{};
 };
 
-// The running block. One at a time; blocks run in turn, x fastest.
+// The running block. One at a time; clusters of blocks run in turn, x fastest.
 struct Block {
   Dim3 grid, block, index;
   unsigned warp_size = 32;
@@ -89,6 +92,10 @@ int run(const Launch& launch);
 void barrier();
 // `count` threads meet at barrier `number`; with `wait` unset, the thread is counted and goes on.
 void named_barrier(unsigned number, unsigned count, bool wait = true);
+// This thread arrives at the barrier of the cluster; `releases` says that what it has written is seen by those who wait.
+void cluster_arrive(bool releases);
+// Waits for every thread of the cluster that has not ended to arrive, as this one has.
+void cluster_wait();
 // The lanes of `mask` that have not ended meet; `orders_memory` says that accesses before are seen by the others after.
 void meet_warp(uint64_t mask, bool orders_memory);
 // The lanes of this warp that have not ended.

@@ -39,7 +39,7 @@ struct Pending {
 const Site* sites = nullptr;
 unsigned granule = 1;
 uint32_t now = 1, launch_start = 1, block_start = 1;
-Order* const orders = new Order[kMaxThreads];
+Order* orders = new Order[kMaxThreads];
 Pending pending;
 uint32_t oldest = 1;  // marks below are of a time that does not matter for the memory at hand
 std::vector<Cell> shared_cells;
@@ -63,20 +63,31 @@ Cell& cell_at(uintptr_t address) {
   return last_cells[address % kPageBytes / granule];
 }
 
-bool is_copy(const Mark& mark) { return mark.thread >= kMaxThreads; }
+// In a launch of clusters a mark's thread has the rank of its block above these bits.
+constexpr unsigned kRankShift = 12;
+bool clustered = false;
+unsigned rank = 0;
+uint32_t cluster_met = 1;  // marks of other blocks of the cluster below this are ordered
+
+uint16_t mark_of(unsigned thread) { return static_cast<uint16_t>(thread | rank << kRankShift); }
+unsigned thread_of(const Mark& mark) { return clustered ? mark.thread & ((1u << kRankShift) - 1) : mark.thread; }
+bool is_of_cluster(const Mark& mark) { return clustered && mark.thread >> kRankShift != rank; }
+bool is_copy(const Mark& mark) { return thread_of(mark) >= kMaxThreads; }
 
 // Whether nothing orders the access that left `mark` before the next one of this thread.
 bool is_concurrent(const Mark& mark) {
   if (mark.clock < oldest) return false;
   if (mark.clock < block_start) return mark.clock >= orders[block.self->linear].blocks;
   const unsigned self = block.self->linear;
-  if (mark.thread == self) return false;
   const Order& order = orders[self];
+  if (is_of_cluster(mark)) return mark.clock >= cluster_met;
+  const unsigned thread = thread_of(mark);
+  if (thread == self) return false;
   if (is_copy(mark)) {
     const size_t engine = mark.thread - kMaxThreads;
     return engine >= order.copies.size() || mark.clock >= order.copies[engine];
   }
-  return mark.clock >= order.all && (mark.thread >= order.of.size() || mark.clock >= order.of[mark.thread]);
+  return mark.clock >= order.all && (thread >= order.of.size() || mark.clock >= order.of[thread]);
 }
 
 void add_index(Text& text, const Access& access) {
@@ -123,9 +134,12 @@ Text race(const Access& access, const Mark& mark, const char* did) {
   } else if (mark.clock < block_start) {
     text.add(", which a thread of another block %s", did).add_place(sites, mark.site & ~kAtomicBit);
     text.add(": nothing orders the blocks of a launch");
+  } else if (is_of_cluster(mark)) {
+    text.add(", which a thread of another block of its cluster %s", did).add_place(sites, mark.site & ~kAtomicBit);
+    text.add(": no barrier of the cluster is between them");
   } else {
     text.add(", which ");
-    add_thread(text, mark.thread);
+    add_thread(text, thread_of(mark));
     text.add(" %s", did).add_place(sites, mark.site & ~kAtomicBit);
     text.add(": no barrier is between them");
   }
@@ -208,6 +222,7 @@ void Order::see_copies(unsigned engine, uint32_t below) {
 }
 
 void begin_launch(const Launch& launch) {
+  clustered = launch.cluster.count() > 1;
   sites = launch.sites;
   if (granule != launch.checked || shared_cells.empty()) {
     granule = launch.checked;
@@ -219,8 +234,35 @@ void begin_launch(const Launch& launch) {
   launch_start = ++now;
 }
 
-void begin_block(const Launch&, unsigned threads) {
-  block_start = ++now;
+// Of the blocks of a cluster: what their threads have seen, and the shadow of their shared memory.
+struct Kept {
+  Order* orders = nullptr;
+  std::vector<Cell> shared_cells;
+};
+static Kept kept[kMaxCluster];
+
+void change_block(unsigned from, unsigned to) {
+  kept[from].orders = orders;
+  kept[from].shared_cells.swap(shared_cells);
+  if (kept[to].orders == nullptr) kept[to].orders = new Order[kMaxThreads];
+  orders = kept[to].orders;
+  rank = to;
+  shared_cells.swap(kept[to].shared_cells);
+  if (shared_cells.size() != kSharedBytes / granule) shared_cells.assign(kSharedBytes / granule, Cell{});
+}
+
+void note_cluster(unsigned threads, bool opens) {
+  ++now;
+  if (opens) cluster_met = now;
+  for (unsigned t = 0; t < threads; ++t) {
+    orders[t].clock = orders[t].all = now;
+    orders[t].of.clear();
+  }
+}
+
+// Blocks of a cluster run at the same time: the time of the first one is the start of all.
+void begin_block(const Launch&, unsigned threads, bool first) {
+  if (first) block_start = cluster_met = ++now;
   pending.fault = Fault::kNone;
   for (unsigned t = 0; t < threads; ++t) orders[t] = Order{now, now, {}, 0, {}, 0, {}};
 }
@@ -233,7 +275,7 @@ void resume_access() {
   running.block_start = block_start;
   running.clock = order.clock;
   running.all = order.all;
-  running.thread = static_cast<uint16_t>(self);
+  running.thread = mark_of(self);
 }
 
 void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive) {
@@ -356,7 +398,7 @@ void touch(const volatile void* place, unsigned bytes, const Access& access) {
   const uintptr_t first = reinterpret_cast<uintptr_t>(address);
   const unsigned self = block.self->linear;
   const uint16_t site = static_cast<uint16_t>(access.site) | (is_atomic(access.use) ? kAtomicBit : 0);
-  const Mark mark{orders[self].clock, static_cast<uint16_t>(self), site};
+  const Mark mark{orders[self].clock, mark_of(self), site};
   oldest = is_shared(first) ? block_start : launch_start;
   const bool must_be_written = access.use != Use::kWrite && is_shared(first);
   // The order that an update takes over holds for the update; what it passes on ends before its thread's next access.

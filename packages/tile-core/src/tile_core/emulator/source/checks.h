@@ -40,9 +40,13 @@ const Fibre& fibre_of(unsigned thread);
 const Launch& running_launch();
 
 void begin_launch(const Launch& launch);
-void begin_block(const Launch& launch, unsigned threads);
+void begin_block(const Launch& launch, unsigned threads, bool first);
 // The members of a meeting that orders memory see each other's accesses from here on. `alive` threads have not ended.
 void note_meeting(const Meeting& meeting, unsigned threads, unsigned alive);
+// Every thread of the block sees what all have done: they have met others, too. `opens` at the time of the meeting.
+void note_cluster(unsigned threads, bool opens);
+// The checks' state of one block of a cluster is kept, and that of another one is taken back.
+void change_block(unsigned from, unsigned to);
 // This thread runs from here on.
 void resume_access();
 // Leaves what this thread has seen and done for others, who take it over.

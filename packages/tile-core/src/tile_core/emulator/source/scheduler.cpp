@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "checks.h"
 #include "context.h"
@@ -54,11 +56,33 @@ Meeting whole_block;
 Meeting named[kNamedBarriers];
 Meeting converging;
 // On the heap: as statics their initial values would be a quarter megabyte of every kernel's library.
-Fibre* const fibres = new Fibre[kMaxThreads];
-WarpMeeting* const warps = new WarpMeeting[kMaxThreads];
+Fibre* fibres = new Fibre[kMaxThreads];
+WarpMeeting* warps = new WarpMeeting[kMaxThreads];
 void* scheduler = nullptr;
 unsigned threads = 0, alive = 0;
 std::mutex in_use;
+
+// A block of the running cluster while another one runs: everything above that is a block's own.
+struct Resident {
+  Block block;
+  Meeting whole_block, named[kNamedBarriers], converging;
+  Fibre* fibres = nullptr;
+  WarpMeeting* warps = nullptr;
+  unsigned alive = 0;
+  bool begun = false;
+  bool met = false;  // the cluster has met since this block ran
+  std::vector<unsigned char> shared;
+};
+std::vector<Resident> residents;
+unsigned blocks = 1, current = 0;
+
+// The barrier of the cluster: it opens when every thread that has not ended has arrived.
+struct {
+  Meeting meeting;
+  uint64_t phase = 1;
+  unsigned arrived = 0, alive = 0;
+  bool orders_memory = true;
+} cluster;
 
 bool is_member(const Meeting& meeting, unsigned thread) { return meeting.members[thread / 64] >> thread % 64 & 1; }
 
@@ -135,12 +159,31 @@ void reopen_without(Fibre& ended) {
   }
 }
 
+// All of the cluster has arrived.
+void open_cluster() {
+  cluster.arrived = 0;
+  ++cluster.phase;
+  for (unsigned rank = 0; rank < blocks; ++rank) {
+    Fibre* const own = rank == current ? fibres : residents[rank].fibres;
+    for (unsigned t = 0; t < threads; ++t)
+      if (own[t].waits_for == &cluster.meeting) own[t].waits_for = nullptr;
+    if (rank != current) residents[rank].met = cluster.orders_memory;
+  }
+  if (launch.checked && cluster.orders_memory) {
+    note_cluster(threads, true);
+    resume_access();
+  }
+  cluster.orders_memory = true;
+}
+
 void enter() {
   launch.kernel(launch.cells);
   settle_access();
   block.self->done = true;
   --alive;
+  --cluster.alive;
   reopen_without(*block.self);
+  if (cluster.arrived != 0 && cluster.arrived >= cluster.alive) open_cluster();
   switch_context(&block.self->stack_pointer, scheduler);
   __builtin_unreachable();
 }
@@ -165,9 +208,11 @@ bool answer_converged() {
 }
 
 void prepare(Dim3 index) {
+  static uint64_t serial = 0;
   block.index = index;
-  ++block.serial;
+  block.serial = ++serial;
   alive = threads;
+  cluster.alive += threads;
   whole_block = Meeting{};
   whole_block.expected = threads;
   for (Meeting& meeting : named) meeting = Meeting{};
@@ -178,36 +223,87 @@ void prepare(Dim3 index) {
     fibre = Fibre{};
     fibre.linear = t;
     fibre.index = {t % block.block.x, t / block.block.x % block.block.y, t / (block.block.x * block.block.y)};
-    fibre.stack_pointer = new_context(stacks.stack(t), stacks.bytes(), enter);
+    fibre.stack_pointer = new_context(stacks.stack(current * threads + t), stacks.bytes(), enter);
   }
-  if (launch.checked) begin_block(launch, threads);
+  if (launch.checked) begin_block(launch, threads, current == 0);
   begin_copies();
 }
 
-int run_block(Dim3 index) {
-  prepare(index);
-  while (alive != 0) {
-    bool moved = false;
+// Runs threads of this block until all of them wait or have ended. Whether any ran.
+bool run_threads() {
+  bool ran = false;
+  for (bool moved = true; moved; ran |= moved) {
+    moved = false;
     for (unsigned t = 0; t < threads; ++t) {
       Fibre& fibre = fibres[t];
       if (fibre.done || fibre.waits_for != nullptr) continue;
       block.self = &fibre;
       if (launch.checked) resume_access();
       switch_context(&scheduler, fibre.stack_pointer);
-      if (failure.fault != Fault::kNone) return 1;
+      if (failure.fault != Fault::kNone) return true;
       moved = true;
     }
-    if (moved || answer_converged()) continue;
-    name_phases();
-    Text text;
-    text.add("deadlock in block (%u, %u, %u): ", index.x, index.y, index.z);
-    list_waiting(text);
-    int site = kNoSite;
-    for (unsigned t = threads; t-- > 0;)
-      if (!fibres[t].done) site = fibres[t].site;
-    record(Fault::kDeadlock, site, text);
-    return 1;
+    if (!moved) moved = answer_converged();
   }
+  return ran;
+}
+
+int report_deadlock() {
+  name_phases();
+  Text text;
+  text.add("deadlock in block (%u, %u, %u): ", block.index.x, block.index.y, block.index.z);
+  list_waiting(text);
+  int site = kNoSite;
+  for (unsigned t = threads; t-- > 0;)
+    if (!fibres[t].done) site = fibres[t].site;
+  record(Fault::kDeadlock, site, text);
+  return 1;
+}
+
+// Another block of the cluster becomes the running one.
+void change_to(unsigned rank) {
+  if (rank == current) return;
+  Resident& left = residents[current];
+  left.block = block, left.whole_block = whole_block, left.converging = converging, left.alive = alive;
+  memcpy(left.named, named, sizeof(named));
+  left.shared.assign(tile_shared, tile_shared + launch.shared_bytes);
+  left.begun = true;
+  std::swap(left.fibres, fibres), std::swap(left.warps, warps);
+  if (launch.checked) change_block(current, rank);
+  current = rank;
+  Resident& next = residents[rank];
+  if (next.fibres == nullptr) next.fibres = new Fibre[kMaxThreads], next.warps = new WarpMeeting[kMaxThreads];
+  std::swap(next.fibres, fibres), std::swap(next.warps, warps);
+  if (!next.begun) return;
+  block = next.block, whole_block = next.whole_block, converging = next.converging, alive = next.alive;
+  memcpy(named, next.named, sizeof(named));
+  memcpy(tile_shared, next.shared.data(), next.shared.size());
+  if (launch.checked && next.met) note_cluster(threads, false);
+  next.met = false;
+}
+
+// The blocks of one cluster run in turn, each until its threads wait.
+int run_cluster(Dim3 first) {
+  const Dim3 sizes = launch.cluster;
+  change_to(0);
+  cluster.alive = cluster.arrived = 0;
+  for (Resident& resident : residents) resident.begun = resident.met = false;
+  for (unsigned rank = 0; rank < blocks; ++rank) {
+    change_to(rank);
+    prepare({first.x + rank % sizes.x, first.y + rank / sizes.x % sizes.y, first.z + rank / (sizes.x * sizes.y)});
+  }
+  while (cluster.alive != 0) {
+    bool moved = false;
+    for (unsigned rank = 0; rank < blocks; ++rank) {
+      change_to(rank);
+      moved |= run_threads();
+      if (failure.fault != Fault::kNone) return 1;
+    }
+    if (moved) continue;
+    for (unsigned rank = 0; alive == 0; ++rank) change_to(rank);
+    return report_deadlock();
+  }
+  change_to(0);
   end_copies();
   return failure.fault == Fault::kNone ? 0 : 1;
 }
@@ -221,6 +317,7 @@ int refuse(const char* what) {
 
 // What the kernel printed is out before the host goes on.
 int ended(int status) {
+  change_to(0);
   fflush(stdout);
   return status;
 }
@@ -280,12 +377,20 @@ int run(const Launch& asked) {
   threads = block.block.count();
   if (launch.shared_bytes > kSharedBytes) return refuse("the kernel asks for more shared memory than the emulator has");
   if (threads > kMaxThreads) return refuse("a block has more threads than the emulator runs");
-  if (!stacks.reserve(threads, launch.stack_bytes)) return refuse("there is not enough memory for the threads' stacks");
+  const Dim3 sizes = launch.cluster;
+  blocks = sizes.count();
+  if (blocks > kMaxCluster) return refuse("a cluster has more blocks than the emulator runs");
+  if (block.grid.x % sizes.x || block.grid.y % sizes.y || block.grid.z % sizes.z)
+    return refuse("the grid is no multiple of the cluster");
+  if (!stacks.reserve(blocks * threads, launch.stack_bytes))
+    return refuse("there is not enough memory for the threads' stacks");
+  residents.resize(blocks > residents.size() ? blocks : residents.size());
+  cluster.meeting.name = "the barrier of the cluster";
   if (launch.checked) begin_launch(launch);
-  for (unsigned z = 0; z < block.grid.z; ++z)
-    for (unsigned y = 0; y < block.grid.y; ++y)
-      for (unsigned x = 0; x < block.grid.x; ++x)
-        if (run_block({x, y, z})) return ended(1);
+  for (unsigned z = 0; z < block.grid.z; z += sizes.z)
+    for (unsigned y = 0; y < block.grid.y; y += sizes.y)
+      for (unsigned x = 0; x < block.grid.x; x += sizes.x)
+        if (run_cluster({x, y, z})) return ended(1);
   return ended(0);
 }
 
@@ -312,6 +417,21 @@ void wake(const Meeting& meeting) {
 void barrier() {
   whole_block.expected = alive;
   meet(whole_block);
+}
+
+void cluster_arrive(bool releases) {
+  if (block.self->cluster_phase != 0) stop(Fault::kBarrier, "arrives twice at the barrier of its cluster, without a wait");
+  block.self->cluster_phase = cluster.phase;
+  cluster.orders_memory &= releases;
+  settle_access();
+  if (++cluster.arrived >= cluster.alive) open_cluster();
+}
+
+void cluster_wait() {
+  const uint64_t phase = block.self->cluster_phase;
+  if (phase == 0) stop(Fault::kBarrier, "waits at the barrier of its cluster without having arrived");
+  if (cluster.phase == phase) sleep_for(cluster.meeting);
+  block.self->cluster_phase = 0;
 }
 
 void named_barrier(unsigned number, unsigned count, bool wait) {
