@@ -15,7 +15,7 @@ from types import MappingProxyType
 from tile_core.printer.language import ExprHandler
 from tile_cuda.instructions.base import Instruction, address_of
 from tile_cuda.instructions.ldmatrix import LDMATRIX, STMATRIX, ldmatrix, stmatrix
-from tile_cuda.instructions.mma import MMA, ROUND_TF32, mma, round_tf32
+from tile_cuda.instructions.mma import MMA, MMA_SP, ROUND_TF32, mma, mma_sp, round_tf32
 from tile_cuda.instructions.shapes import TABLE, FragmentLayout, MatrixInstruction, find, instructions
 from tile_cuda.instructions.wgmma import (
     ADVANCE,
@@ -27,6 +27,8 @@ from tile_cuda.instructions.wgmma import (
     WAIT,
     WGMMA,
     WGMMA_RS,
+    WGMMA_SP,
+    WGMMA_SP_RS,
     descriptor_advance,
     hold,
     pin,
@@ -35,6 +37,8 @@ from tile_cuda.instructions.wgmma import (
     wgmma_commit,
     wgmma_fence,
     wgmma_rs,
+    wgmma_sp,
+    wgmma_sp_rs,
     wgmma_wait,
 )
 
@@ -51,6 +55,7 @@ __all__ = [
     "instructions",
     "ldmatrix",
     "mma",
+    "mma_sp",
     "pin",
     "round_tf32",
     "smem_descriptor",
@@ -59,9 +64,14 @@ __all__ = [
     "wgmma_commit",
     "wgmma_fence",
     "wgmma_rs",
+    "wgmma_sp",
+    "wgmma_sp_rs",
     "wgmma_wait",
 ]
 
-_ALL = (MMA, LDMATRIX, STMATRIX, WGMMA, WGMMA_RS, FENCE, COMMIT, WAIT, PIN, HOLD, ROUND_TF32, DESCRIPTOR, ADVANCE)
-CALLS: Mapping[str, ExprHandler] = MappingProxyType({instruction.op: instruction.forms for instruction in _ALL})
+_WARP = (MMA, MMA_SP, LDMATRIX, STMATRIX, ROUND_TF32)
+_WARPGROUP = (WGMMA, WGMMA_RS, WGMMA_SP, WGMMA_SP_RS, FENCE, COMMIT, WAIT, PIN, HOLD, DESCRIPTOR, ADVANCE)
+CALLS: Mapping[str, ExprHandler] = MappingProxyType(
+    {instruction.op: instruction.forms for instruction in (*_WARP, *_WARPGROUP)}
+)
 """How each is printed, for the device and for the host."""

@@ -8,7 +8,7 @@ from tile_cuda.instructions import shapes
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, Size, numbers
 from tile_cuda.instructions.shapes import BITS, FragmentLayout, MatrixInstruction
 
-__all__ = ["MMA", "ROUND_TF32", "mma", "round_tf32"]
+__all__ = ["MMA", "MMA_SP", "ROUND_TF32", "mma", "mma_sp", "round_tf32"]
 
 HOST_TYPES = {name: name.upper() for name in BITS}
 """PTX's name of a type to the type of `cuda_matrix.h`."""
@@ -16,15 +16,26 @@ HOST_TYPES = {name: name.upper() for name in BITS}
 
 def attributes_of(instruction: MatrixInstruction) -> dict[str, int | str]:
     """The attributes by which a call names its instruction."""
-    shape = {"m": instruction.m, "n": instruction.n, "k": instruction.k}
+    shape = {"m": instruction.m, "n": instruction.n, "k": instruction.k, "sparse": int(instruction.sparse)}
     return {**shape, "d_dtype": instruction.d, "a_dtype": instruction.a, "b_dtype": instruction.b}
+
+
+def selected(instruction: MatrixInstruction, selector: int) -> dict[str, int | str]:
+    """The attributes of a sparse product.
+
+    Raises:
+        ValueError: the instruction is not sparse, or has no such selector.
+    """
+    if not instruction.sparse or not 0 <= selector < 4 // instruction.metadata_threads:
+        raise ValueError(f"{instruction.family} {instruction.name} has no selector {selector}")
+    return {**attributes_of(instruction), "selector": selector}
 
 
 def instruction_of(family: shapes.Family, attributes: Attributes) -> MatrixInstruction:
     """The instruction that a call names."""
     m, n, k = (int(attributes.get(axis, 64)) for axis in "mnk")
     d, a, b = (str(attributes[f"{operand}_dtype"]) for operand in "dab")
-    found = shapes.find(family, (m, n, k), d, a, b)
+    found = shapes.find(family, (m, n, k), d, a, b, sparse=bool(attributes.get("sparse", 0)))
     if found is None:
         raise ValueError(f"there is no {family} m{m}n{n}k{k} of {a} and {b} into {d}")
     return found
@@ -55,14 +66,20 @@ def _device(attributes: Attributes) -> Function:
     shape = f"m{instruction.m}n{instruction.n}k{instruction.k}"
     operands = f"{{{numbers(0, d)}}}, {{{numbers(d, a)}}}, {{{numbers(d + a, b)}}}, {{{numbers(0, d)}}}"
     kind = "kind::f8f6f4." if instruction.narrow else ""
+    mnemonic, parameter = "mma", ""
+    if instruction.sparse:
+        mnemonic, parameter = "mma.sp::ordered_metadata", ", unsigned metadata"
+        operands += f", %{d + a + b}, {int(attributes['selector'])}"
+        inputs += ', "r"(metadata)'
+        name += f"_{int(attributes['selector'])}"
     text = f"""
-{INLINE} void {name}(void* d, const void* a, const void* b) {{
+{INLINE} void {name}(void* d, const void* a, const void* b{parameter}) {{
   {d_word} z[{d}];
   {word} x[{a}], y[{b}];
   memcpy(z, d, sizeof(z));
   memcpy(x, a, sizeof(x));
   memcpy(y, b, sizeof(y));
-  asm volatile("mma.sync.aligned.{shape}.row.col.{kind}{".".join([*types, types[0]])} {operands};"
+  asm volatile("{mnemonic}.sync.aligned.{shape}.row.col.{kind}{".".join([*types, types[0]])} {operands};"
                : {outputs}
                : {inputs});
   memcpy(d, z, sizeof(z));
@@ -73,6 +90,8 @@ def _device(attributes: Attributes) -> Function:
 
 def _host(attributes: Attributes) -> str:
     found = instruction_of("mma", attributes)
+    if found.sparse:
+        return f"tile::mma_sp<{found.k}, {host_types(found)}, {int(attributes['selector'])}>"
     return f"tile::mma<{found.m}, {found.k}, {host_types(found)}>"
 
 
@@ -86,12 +105,9 @@ def _size(operand: int) -> Size:
     return size
 
 
-MMA = Instruction(
-    "cuda.mma",
-    _device,
-    _host,
-    {0: Pointer(reads=_size(0), writes=_size(0)), 1: Pointer(reads=_size(1)), 2: Pointer(reads=_size(2))},
-)
+_POINTERS = {0: Pointer(reads=_size(0), writes=_size(0)), 1: Pointer(reads=_size(1)), 2: Pointer(reads=_size(2))}
+MMA = Instruction("cuda.mma", _device, _host, _POINTERS)
+MMA_SP = Instruction("cuda.mma_sp", _device, _host, _POINTERS)
 
 
 def mma(d: ir.Expr, a: ir.Expr, b: ir.Expr, *, instruction: MatrixInstruction) -> ir.Call:
@@ -99,7 +115,21 @@ def mma(d: ir.Expr, a: ir.Expr, b: ir.Expr, *, instruction: MatrixInstruction) -
 
     A is read by rows, B by columns; the lane's elements of each lie one after another.
     """
+    assert not instruction.sparse
     return MMA((d, a, b), attributes_of(instruction))
+
+
+def mma_sp(
+    d: ir.Expr, a: ir.Expr, b: ir.Expr, metadata: ir.Expr, *, instruction: MatrixInstruction, selector: int = 0
+) -> ir.Call:
+    """D += A × B with a sparse A: the lane's held elements of A, and its uint32 of metadata.
+
+    The words of the lanes that `instruction.metadata_lane(…, selector)` names are looked at.
+
+    Raises:
+        ValueError: the instruction is not sparse, or has no such selector.
+    """
+    return MMA_SP((d, a, b, metadata), selected(instruction, selector))
 
 
 _ROUND = f"""

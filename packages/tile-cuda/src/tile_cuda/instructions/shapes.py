@@ -169,6 +169,17 @@ def accumulator(m: int, n: int, warps: int = 1) -> FragmentLayout:
 
 
 @functools.cache
+def metadata(chunks: int, wide: bool, warps: int = 1) -> FragmentLayout:
+    """Metadata of 16 rows a warp and `chunks` chunks, `wide` for types of 16 and 32 bits: as an H200 reads it."""
+    quads = ((8, ROWS, 1), (warps, ROWS, 16))
+    if wide:
+        lanes = _digits((chunks // 4, COLUMNS, 4), *quads)
+        return FragmentLayout(16 * warps, chunks, lanes, _digits((4, COLUMNS, 1), (2, ROWS, 8)))
+    lanes = _digits((2, ROWS, 8), (chunks // 8, COLUMNS, 8), *quads)
+    return FragmentLayout(16 * warps, chunks, lanes, _digits((8, COLUMNS, 1)))
+
+
+@functools.cache
 def matrix(trans: bool = False) -> FragmentLayout:
     """One 8 × 8 matrix of 16-bit elements as `ldmatrix` and `stmatrix` hold it: row, and pair of columns, of each lane.
 
@@ -188,6 +199,9 @@ class MatrixInstruction:
     exists; `last` is 0 where it goes on. `b_layout` is `None` for wgmma, whose B is in shared memory; its A is in
     registers as `a_layout` says or in shared memory. With `narrow`, floats of 8, 6 and 4 bits are mixed: one of 6 bits
     lies in the low bits of its byte, one of 4 bits in bits 2 to 5 (PTX ISA, "mma", `.kind::f8f6f4`).
+
+    With `sparse`, every chunk of a row of A has half of its elements. The k / 2 that are there lie one after another,
+    and `metadata_layout` (m × chunks) says which four bits of which thread's word name their places (see `chunk`).
     """
 
     family: Family
@@ -200,6 +214,7 @@ class MatrixInstruction:
     first: int
     last: int = 0
     narrow: bool = False
+    sparse: bool = False
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -209,14 +224,15 @@ class MatrixInstruction:
     @property
     def name(self) -> str:
         """Shape and types, as in `m16n8k16_f32_f16_f16`."""
-        return f"m{self.m}n{self.n}k{self.k}_{'_'.join(self.types)}"
+        return f"m{self.m}n{self.n}k{self.k}_{'_'.join(self.types)}{'_sp' * self.sparse}"
 
     @property
     def a_layout(self) -> FragmentLayout:
         """The registers of A."""
+        depth = self.k // 2 if self.sparse else self.k
         if self.family == "wgmma":
-            return operand_a(16, self.k, self._packed, WARPGROUP // LANES)
-        return operand_a(self.m, self.k, self._packed)
+            return operand_a(16, depth, self._packed, WARPGROUP // LANES)
+        return operand_a(self.m, depth, self._packed)
 
     @property
     def b_layout(self) -> FragmentLayout | None:
@@ -227,6 +243,30 @@ class MatrixInstruction:
     def d_layout(self) -> FragmentLayout:
         """The registers of C and D."""
         return accumulator(16, self.n, WARPGROUP // LANES) if self.family == "wgmma" else accumulator(self.m, self.n)
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a chunk of a sparse A: 4, of which two are named by two bits each, in order, the first low.
+
+        tfloat32: 2, of which 0b0100 names the first and 0b1110 the second. Four bits: 8, of which two pairs are named.
+        """
+        return {32: 2, 16: 4, 8: 4, 4: 8}[BITS[PTX_TYPES[self.a]]]
+
+    @property
+    def metadata_layout(self) -> FragmentLayout:
+        """Whose word has the four bits of a chunk: lanes are those that `metadata_lane` names, registers count by 4."""
+        warps = WARPGROUP // LANES if self.family == "wgmma" else 1
+        return metadata(self.k // self.chunk, BITS[PTX_TYPES[self.a]] >= 16, warps)
+
+    def metadata_lane(self, lane: int, selector: int) -> int:
+        """The thread that is lane `lane` of `metadata_layout`, for a selector of the instruction."""
+        count = self.metadata_threads
+        return lane // count * 4 + selector * count + lane % count
+
+    @property
+    def metadata_threads(self) -> int:
+        """How many of four neighbouring threads give their words: selectors are below 4 divided by it."""
+        return self.metadata_layout.lanes // (8 * (WARPGROUP // LANES if self.family == "wgmma" else 1))
 
     @property
     def _packed(self) -> int:
@@ -269,12 +309,24 @@ _MMA_KINDS: tuple[tuple[int, int, tuple[str, ...], tuple[tuple[str, str], ...], 
     (120, 16, ("float16",), _NARROW, (32,)),
 )
 _FIRST_NARROW = 120
+# The same for sparse A.
+_SPARSE_KINDS: tuple[tuple[int, tuple[str, ...], tuple[tuple[str, str], ...], tuple[int, ...]], ...] = (
+    (80, ("float32", "float16"), (_F16,), (32, 16)),
+    (80, ("float32",), (_BF16,), (32, 16)),
+    (80, ("float32",), (_TF32,), (16, 8)),
+    (80, ("int32",), _BYTES, (64, 32)),
+    (80, ("int32",), _NIBBLES, (128, 64)),
+    (89, ("float32",), _FP8, (64,)),
+)
 
 
 def _mma() -> Iterator[MatrixInstruction]:
     for first, m, ds, pairs, ks in _MMA_KINDS:
         for (a, b), d, k in product(pairs, ds, ks):
             yield MatrixInstruction("mma", m, 8, k, d, a, b, first, narrow=first == _FIRST_NARROW)
+    for first, ds, pairs, ks in _SPARSE_KINDS:
+        for (a, b), d, k in product(pairs, ds, ks):
+            yield MatrixInstruction("mma", 16, 8, k, d, a, b, first, sparse=True)
 
 
 def _wgmma() -> Iterator[MatrixInstruction]:
@@ -289,6 +341,7 @@ def _wgmma() -> Iterator[MatrixInstruction]:
     for d, a, b, k in kinds:
         for n in _INTEGER_N if d == "int32" else _ALL_N:
             yield MatrixInstruction("wgmma", 64, n, k, d, a, b, 90, 90)
+            yield MatrixInstruction("wgmma", 64, n, 2 * k, d, a, b, 90, 90, sparse=True)
 
 
 TABLE: tuple[MatrixInstruction, ...] = (*_mma(), *_wgmma())
@@ -297,10 +350,12 @@ TABLE: tuple[MatrixInstruction, ...] = (*_mma(), *_wgmma())
 
 @functools.cache
 def _by_key() -> dict[tuple[object, ...], MatrixInstruction]:
-    return {(i.family, i.m, i.n, i.k, *i.types): i for i in TABLE}
+    return {(i.family, i.m, i.n, i.k, *i.types, i.sparse): i for i in TABLE}
 
 
-def find(family: Family, shape: tuple[int, int, int], d: str, a: str, b: str) -> MatrixInstruction | None:
+def find(
+    family: Family, shape: tuple[int, int, int], d: str, a: str, b: str, *, sparse: bool = False
+) -> MatrixInstruction | None:
     """The instruction of a shape (m, n, k) and dtypes, `None` where there is none.
 
     >>> found = find("mma", (16, 8, 16), "float32", "bfloat16", "bfloat16")
@@ -309,11 +364,11 @@ def find(family: Family, shape: tuple[int, int, int], d: str, a: str, b: str) ->
     """
     if not {d, a, b} <= PTX_TYPES.keys():
         return None
-    return _by_key().get((family, *shape, PTX_TYPES[d], PTX_TYPES[a], PTX_TYPES[b]))
+    return _by_key().get((family, *shape, PTX_TYPES[d], PTX_TYPES[a], PTX_TYPES[b], sparse))
 
 
 def instructions(
-    d: str, a: str, b: str, capability: int, family: Family | None = None
+    d: str, a: str, b: str, capability: int, family: Family | None = None, *, sparse: bool = False
 ) -> tuple[MatrixInstruction, ...]:
     """The instructions for D, A and B of these dtypes on an architecture (`90` for `sm_90`), the largest k first.
 
@@ -323,4 +378,5 @@ def instructions(
     if not {d, a, b} <= PTX_TYPES.keys():
         return ()
     types = (PTX_TYPES[d], PTX_TYPES[a], PTX_TYPES[b])
-    return tuple(i for i in TABLE if i.types == types and i.exists_on(capability) and family in (None, i.family))
+    fitting = (i for i in TABLE if i.types == types and i.sparse == sparse and i.exists_on(capability))
+    return tuple(i for i in fitting if family in (None, i.family))

@@ -12,8 +12,8 @@ from tvm import ir
 from tvm.ir.prim import expr as E
 
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, numbers
-from tile_cuda.instructions.mma import attributes_of, host_types, instruction_of, register_bytes
-from tile_cuda.instructions.shapes import MatrixInstruction
+from tile_cuda.instructions.mma import attributes_of, host_types, instruction_of, register_bytes, selected
+from tile_cuda.instructions.shapes import BITS, MatrixInstruction
 
 __all__ = [
     "descriptor_advance",
@@ -24,6 +24,8 @@ __all__ = [
     "wgmma_commit",
     "wgmma_fence",
     "wgmma_rs",
+    "wgmma_sp",
+    "wgmma_sp_rs",
     "wgmma_wait",
 ]
 
@@ -36,7 +38,7 @@ _DESCRIPTOR_UNIT = 16
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
-def _products(form: str) -> Instruction:
+def _products(op: str, form: str) -> Instruction:
     def found(attributes: Attributes) -> MatrixInstruction:
         return instruction_of("wgmma", attributes)
 
@@ -47,7 +49,9 @@ def _products(form: str) -> Instruction:
         instruction = found(attributes)
         signs, trans = _signs(attributes), ("true" if value else "false" for value in _transposes(attributes))
         arguments = [str(instruction.n), str(instruction.k), host_types(instruction), *trans, *map(str, signs)]
-        return f"tile::wgmma_{form}<{', '.join(arguments)}>"
+        if instruction.sparse:
+            arguments.append(str(int(attributes["selector"])))
+        return f"tile::wgmma_{'sp_' * instruction.sparse}{form}<{', '.join(arguments)}>"
 
     def d_bytes(attributes: Attributes) -> int:
         return register_bytes(found(attributes).d_layout, found(attributes).types[0])
@@ -58,7 +62,7 @@ def _products(form: str) -> Instruction:
     pointers = {0: Pointer(reads=d_bytes, writes=d_bytes, when=3, later=True)}
     if form == "rs":
         pointers[1] = Pointer(reads=a_bytes)
-    return Instruction("cuda.wgmma" if form == "ss" else "cuda.wgmma_rs", device, host, pointers)
+    return Instruction(op, device, host, pointers)
 
 
 def _transposes(attributes: Attributes) -> tuple[int, int]:
@@ -80,19 +84,23 @@ def _wrapper(instruction: MatrixInstruction, form: str, attributes: Attributes) 
     outputs = ", ".join(f'"+{letter}"(z[{at}])' for at in range(words))
     a_inputs = '"l"(a)' if form == "ss" else ", ".join(f'"r"(x[{at}])' for at in range(a_words))
     b, predicate = f"%{words + a_count}", f"%{words + a_count + 1}"
+    mnemonic, parameter, metadata, metadata_input = "wgmma.mma_async", "", "", ""
+    if instruction.sparse:
+        mnemonic, parameter, metadata_input = "wgmma.mma_async.sp", ", unsigned metadata", ', "r"(metadata)'
+        metadata = f", %{words + a_count + 2}, {int(attributes['selector'])}"
     immediates = ", ".join(map(str, _immediates(instruction, form, attributes)))
     shape = f"m64n{instruction.n}k{instruction.k}.{'.'.join(instruction.types)}"
-    name = f"tile_wgmma_{form}_n{instruction.n}k{instruction.k}_{'_'.join(instruction.types)}{_variant(attributes)}"
+    name = f"tile_wgmma_{form}_{instruction.name}{_variant(instruction, attributes)}"
     a_parameter = "unsigned long long a" if form == "ss" else "const void* a"
     a_load = "" if form == "ss" else f"  unsigned x[{a_words}];\n  memcpy(x, a, sizeof(x));\n"
     text = f"""
-{INLINE} void {name}(void* d, {a_parameter}, unsigned long long b, int accumulate) {{
+{INLINE} void {name}(void* d, {a_parameter}, unsigned long long b, int accumulate{parameter}) {{
   {word}* const z = static_cast<{word}*>(d);
 {a_load}  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, {predicate}, 0;\\n"
-               "wgmma.mma_async.sync.aligned.{shape} "
-               "{{{numbers(0, words)}}}, {a_text}, {b}, p{", " if immediates else ""}{immediates};\\n}}"
+               "{mnemonic}.sync.aligned.{shape} "
+               "{{{numbers(0, words)}}}, {a_text}, {b}{metadata}, p{", " if immediates else ""}{immediates};\\n}}"
                : {outputs}
-               : {a_inputs}, "l"(b), "r"(accumulate));
+               : {a_inputs}, "l"(b), "r"(accumulate){metadata_input});
 }}
 """
     return Function(name, text)
@@ -104,19 +112,27 @@ def _immediates(instruction: MatrixInstruction, form: str, attributes: Attribute
         return ()
     a_trans, b_trans = _transposes(attributes)
     signs = _signs(attributes)
-    if instruction.k != 16:
+    if not _is_16_bit(instruction):
         return signs
     return (*signs, b_trans) if form == "rs" else (*signs, a_trans, b_trans)
 
 
-def _variant(attributes: Attributes) -> str:
+def _is_16_bit(instruction: MatrixInstruction) -> bool:
+    """Whether operands may lie with m or n as the fast axis."""
+    return BITS[instruction.types[1]] == 16
+
+
+def _variant(instruction: MatrixInstruction, attributes: Attributes) -> str:
     a_trans, b_trans = _transposes(attributes)
     scale_a, scale_b = _signs(attributes)
-    marks = ("ta" * a_trans, "tb" * b_trans, "na" * (scale_a < 0), "nb" * (scale_b < 0))
+    marks = ["ta" * a_trans, "tb" * b_trans, "na" * (scale_a < 0), "nb" * (scale_b < 0)]
+    if instruction.sparse:
+        marks.append(str(int(attributes["selector"])))
     return "".join(f"_{mark}" for mark in marks if mark)
 
 
-WGMMA, WGMMA_RS = _products("ss"), _products("rs")
+WGMMA, WGMMA_RS = _products("cuda.wgmma", "ss"), _products("cuda.wgmma_rs", "rs")
+WGMMA_SP, WGMMA_SP_RS = _products("cuda.wgmma_sp", "ss"), _products("cuda.wgmma_sp_rs", "rs")
 
 
 def wgmma(
@@ -139,6 +155,7 @@ def wgmma(
     Raises:
         ValueError: only 16-bit operands can lie the other way; integers have no sign.
     """
+    assert not instruction.sparse
     attributes = _checked(instruction, a_trans, b_trans, scale_a, scale_b)
     return WGMMA((d, a, b, accumulate), attributes)
 
@@ -155,14 +172,55 @@ def wgmma_rs(
     scale_b: int = 1,
 ) -> ir.Call:
     """As `wgmma`, with the thread's packed registers of A at `a`."""
+    assert not instruction.sparse
     attributes = _checked(instruction, False, b_trans, scale_a, scale_b)
     return WGMMA_RS((d, a, b, accumulate), attributes)
+
+
+def wgmma_sp(
+    d: ir.Expr,
+    a: ir.Expr,
+    b: ir.Expr,
+    accumulate: ir.Expr,
+    metadata: ir.Expr,
+    *,
+    instruction: MatrixInstruction,
+    selector: int = 0,
+    b_trans: bool = False,
+    scale_a: int = 1,
+    scale_b: int = 1,
+) -> ir.Call:
+    """As `wgmma` with a sparse A: its held elements through the descriptor, and each thread's uint32 of metadata.
+
+    Raises:
+        ValueError: the instruction is not sparse, has no such selector, or does not take the operands so.
+    """
+    attributes = _checked(instruction, False, b_trans, scale_a, scale_b)
+    return WGMMA_SP((d, a, b, accumulate, metadata), {**attributes, **selected(instruction, selector)})
+
+
+def wgmma_sp_rs(
+    d: ir.Expr,
+    a: ir.Expr,
+    b: ir.Expr,
+    accumulate: ir.Expr,
+    metadata: ir.Expr,
+    *,
+    instruction: MatrixInstruction,
+    selector: int = 0,
+    b_trans: bool = False,
+    scale_a: int = 1,
+    scale_b: int = 1,
+) -> ir.Call:
+    """As `wgmma_sp`, with the thread's held elements of A at `a`."""
+    attributes = _checked(instruction, False, b_trans, scale_a, scale_b)
+    return WGMMA_SP_RS((d, a, b, accumulate, metadata), {**attributes, **selected(instruction, selector)})
 
 
 def _checked(
     instruction: MatrixInstruction, a_trans: bool, b_trans: bool, scale_a: int, scale_b: int
 ) -> dict[str, int | str]:
-    if (a_trans or b_trans) and instruction.k != 16:
+    if (a_trans or b_trans) and not _is_16_bit(instruction):
         raise ValueError(f"wgmma reads {instruction.a} and {instruction.b} with k as the fast axis only")
     if not {scale_a, scale_b} <= {1, -1} or (instruction.d == "int32" and (scale_a, scale_b) != (1, 1)):
         raise ValueError(f"wgmma into {instruction.d} has no signs ({scale_a}, {scale_b})")

@@ -3,8 +3,6 @@
 // Products are exact; sums are float32 (int32, float64), k upwards, one rounding an instruction where D is narrower.
 #pragma once
 
-#include <stdlib.h>
-
 #include "tile_checks.h"
 
 namespace tile {
@@ -39,9 +37,10 @@ struct TF32 {
   static constexpr unsigned kBits = 32;
   static float value(uint32_t bits) { return F32::value(bits & 0xffffe000u); }
 };
-// To nearest, halves away from zero; NaN and infinities as they are.
+// To nearest, halves away from zero.
 inline float round_tf32(float value) {
   const uint32_t bits = F32::bits(value);
+  if (value != value) return F32::value((bits | 0x400000u) & 0xffffe000u);
   return (bits & 0x7f800000u) == 0x7f800000u ? value : F32::value((bits + 0x1000u) & 0xffffe000u);
 }
 template <int E, int M>
@@ -163,6 +162,58 @@ void stmatrix(Row row, const void* registers) {
 template <typename F>
 constexpr unsigned kPacked = F::kBits >= 32 ? 1 : 32 / F::kBits;
 
+// Of an A of which every chunk of `kChunk` elements of a row holds half: the elements that are there, packed, and for each
+// chunk four bits, two numbers of a quarter. tf32 counts as two halves, four bits as pairs. PTX ISA, "Sparse matrix storage".
+template <typename A, unsigned K, unsigned Selector>
+struct Sparse {
+  static constexpr unsigned kChunk = A::kBits == 32 ? 2 : A::kBits == 4 ? 8 : 4, kHeld = kChunk / 2;
+  static constexpr unsigned kUnit = kHeld < 2 ? 1 : kHeld / 2, kChunks = K / kChunk;
+  static constexpr bool kWide = A::kBits >= 16;
+  static constexpr unsigned kThreads = kWide ? kChunks / 4 : kChunks / 8 * 2;  // of four, which give their bits
+
+  // The column of held element `j` of `row` of a warp, whose lanes hold `word(lane)`.
+  template <typename Word>
+  static unsigned column(unsigned row, unsigned j, Word word) {
+    const unsigned chunk = j / kHeld, within = j % kHeld;
+    const unsigned thread = kWide ? chunk / 4 : row / 8 + chunk / 8 * 2;
+    const unsigned place = kWide ? chunk % 4 + row / 8 * 4 : chunk % 8;
+    const unsigned bits = word(row % 8 * 4 + Selector * kThreads + thread) >> 4 * place & 0xf;
+    if (kChunk == 2 ? bits != 0x4 && bits != 0xe : (bits & 3) >= bits >> 2)
+      stop(Fault::kInstruction, "multiplies a sparse matrix whose metadata names no two different places in order");
+    if (kChunk == 2) return 2 * chunk + (bits & 3) / 2;
+    return kChunk * chunk + kUnit * (bits >> 2 * (within / kUnit) & 3) + within % kUnit;
+  }
+};
+
+template <unsigned K, typename D, typename A, typename B, unsigned Selector>
+void mma_sp(void* d, const void* a, const void* b, uint32_t metadata) {
+  constexpr unsigned P = kPacked<A>, kA = 16 * K / 64, kB = K * 8 / 32;
+  using Value = typename D::Value;
+  struct Operands {
+    Value a[kA], b[kB];
+    uint32_t metadata;
+  } own;
+  own.metadata = metadata;
+  for (unsigned at = 0; at < kA; ++at) own.a[at] = packed<A>(a, at);
+  for (unsigned at = 0; at < kB; ++at) own.b[at] = packed<B>(b, at);
+  const unsigned lane = block.lane();
+  together(kWarp, static_cast<const Operands*>(&own), [=](auto held) {
+    for (unsigned at = 0; at < 4; ++at) {
+      const unsigned row = lane / 4, column = 2 * (lane % 4) + at % 2;
+      Value sum = packed<D>(d, at);
+      for (unsigned j = 0; j < K / 2; ++j) {
+        const auto word = [&](unsigned other) { return held(other)->metadata; };
+        const unsigned k = Sparse<A, K, Selector>::column(row + at / 2 * 8, j, word);
+        const Value left = held(4 * row + j / P % 4)->a[j % P + P * (at / 2 + 2 * (j / (4 * P)))];
+        const Value right = held(4 * column + k / P % 4)->b[k % P + P * (k / (4 * P))];
+        sum += left * right;
+      }
+      pack<D>(d, at, sum);
+    }
+    return 0;
+  });
+}
+
 template <unsigned M, unsigned K, typename D, typename A, typename B>
 void mma(void* d, const void* a, const void* b) {
   constexpr unsigned P = kPacked<A>, kA = M * K / 32, kB = K * 8 / 32, kD = M * 8 / 32;
@@ -188,249 +239,6 @@ void mma(void* d, const void* a, const void* b) {
     }
     return 0;
   });
-}
-
-// -- Products of a warpgroup, which are in flight until a wait lets their group pass.
-
-constexpr unsigned kWarpgroup = 128;
-constexpr unsigned kMostGroups = 8;
-constexpr unsigned kSharedMask = 0x3ffff;
-
-inline unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(static_cast<const unsigned char*>(pointer) - tile_shared);
-}
-template <uint64_t Fields>
-uint64_t smem_descriptor(const void* tile) {
-  return Fields | (shared_address(tile) & kSharedMask) >> 4;
-}
-inline uint64_t descriptor_advance(uint64_t descriptor, int bytes) {
-  return descriptor + (static_cast<unsigned>(bytes) >> 4);
-}
-
-// Where an operand is in shared memory. `major` counts the rows of A or the columns of B.
-struct Descriptor {
-  unsigned start, leading, stride, width;
-
-  explicit Descriptor(uint64_t bits)
-      : start(static_cast<unsigned>(bits & 0x3fff) << 4),
-        leading(static_cast<unsigned>(bits >> 16 & 0x3fff) << 4),
-        stride(static_cast<unsigned>(bits >> 32 & 0x3fff) << 4) {
-    constexpr unsigned widths[] = {16, 128, 64, 32};
-    width = widths[bits >> 62];
-  }
-
-  template <bool Trans>
-  unsigned address(unsigned major, unsigned k, unsigned itemsize) const {
-    const unsigned byte = (Trans ? major : k) * itemsize, line = Trans ? k : major;
-    const bool far_lines_lead = Trans && width == 16;
-    const unsigned next_lines = far_lines_lead ? leading : stride, next_bytes = far_lines_lead ? stride : leading;
-    const unsigned offset = line / 8 * next_lines + line % 8 * width + byte / width * next_bytes + byte % width;
-    const unsigned at = (start + offset) & kSharedMask;
-    return at ^ (at >> 7 & (width / 16 - 1)) << 4;
-  }
-};
-
-// One wgmma. `images` holds the registers of D of every thread: what they begin with, then the result.
-struct Product {
-  using Run = void (*)(Product&);
-  using Note = void (*)(const Product&, unsigned warp);
-  Run run;
-  Note note;  // tells the checks what a warp's part reads
-  uint64_t a, b;
-  unsigned number, bytes, a_bytes, warpgroup;
-  uint32_t time = begin_reads();
-  Product* younger = nullptr;
-  Product* heir = nullptr;  // adds to the result of this one
-  bool done = false;
-  unsigned taken = 0;
-  void* d[kWarpgroup] = {};
-  bool adds[kWarpgroup] = {};
-  Begun begun[kWarpgroup];
-  unsigned char *images, *a_images;
-
-  Product(Run run, Note note, uint64_t a, uint64_t b, unsigned number, unsigned bytes, unsigned a_bytes)
-      : run(run), note(note), a(a), b(b), number(number), bytes(bytes), a_bytes(a_bytes),
-        warpgroup(block.self->linear / kWarpgroup) {
-    images = static_cast<unsigned char*>(calloc(kWarpgroup, bytes));
-    a_images = a_bytes ? static_cast<unsigned char*>(calloc(kWarpgroup, a_bytes)) : nullptr;
-  }
-  ~Product() { free(images), free(a_images); }
-  unsigned char* image(unsigned thread) const { return images + thread * bytes; }
-
-  void finish() {
-    if (done) return;
-    run(*this);
-    done = true;
-    if (heir == nullptr) return;
-    for (unsigned thread = 0; thread < kWarpgroup; ++thread)
-      if (heir->adds[thread]) memcpy(heir->image(thread), image(thread), bytes);
-  }
-};
-
-struct Warpgroup {
-  Meeting meeting;
-  uint64_t block = 0;
-  Product *oldest = nullptr, *newest = nullptr;  // in flight for some thread
-  unsigned begun = 0;
-  // By thread: products begun, products whose results it has, and products begun when a group ended, the last first.
-  unsigned issued[kWarpgroup] = {}, taken[kWarpgroup] = {}, ends[kWarpgroup][kMostGroups] = {};
-
-  Product& append(Product* made) {
-    (newest == nullptr ? oldest : newest->younger) = made;
-    return *(newest = made);
-  }
-  void drop_oldest() {
-    Product* const dropped = oldest;
-    oldest = dropped->younger;
-    if (oldest == nullptr) newest = nullptr;
-    delete dropped;
-  }
-};
-// Not `inline`: that would be one variable of all kernels in the process.
-static Warpgroup* const warpgroups = new Warpgroup[kMaxThreads / kWarpgroup];
-
-inline Warpgroup& warpgroup() {
-  Warpgroup& own = warpgroups[block.self->linear / kWarpgroup];
-  if (own.block != block.serial) {
-    while (own.oldest != nullptr) own.drop_oldest();
-    own = Warpgroup{};
-    own.block = block.serial;
-  }
-  return own;
-}
-
-// The last product in flight, of this thread and before `number`, that has its registers at `d`.
-inline Product* product_of(Warpgroup& own, unsigned self, unsigned number, const Product& wanted) {
-  const auto* const first = static_cast<unsigned char*>(wanted.d[self]);
-  Product* found = nullptr;
-  for (Product* other = own.oldest; other != nullptr && other->number < number; other = other->younger) {
-    if (other->number < own.taken[self]) continue;
-    const auto* const begin = static_cast<unsigned char*>(other->d[self]);
-    if (begin >= first + wanted.bytes || first >= begin + other->bytes) continue;
-    if (begin != first || other->run != wanted.run)
-      stop(Fault::kInstruction, "begins a wgmma on registers that one of another shape, in flight, has");
-    found = other;
-  }
-  return found;
-}
-
-// The registers of a product in flight hold no value.
-constexpr int kNoValue = 0xff;
-inline void give_result(Product& product, unsigned self) {
-  auto* const d = static_cast<unsigned char*>(product.d[self]);
-  for (unsigned at = 0; at < product.bytes; ++at)
-    if (d[at] != kNoValue) stop(Fault::kInstruction, "has written registers of a wgmma before it waited for it");
-  memcpy(d, product.image(self), product.bytes);
-  product.begun[self].mark(Written::kDone);
-}
-
-inline void begin_product(Product::Run run, Product::Note note, void* d, unsigned bytes, uint64_t a, const void* a_registers,
-                          unsigned a_bytes, uint64_t b, bool adds) {
-  Warpgroup& own = warpgroup();
-  const unsigned self = block.self->linear % kWarpgroup, number = own.issued[self]++;
-  if (number == own.begun) own.append(new Product(run, note, a, b, own.begun++, bytes, a_bytes));
-  // The others meet in this one, so it is the newest.
-  Product& product = *own.newest;
-  if (product.run != run || product.a != a || product.b != b)
-    stop(Fault::kInstruction, "begins another wgmma than the other threads of its warpgroup");
-  product.d[self] = d, product.adds[self] = adds, product.begun[self] = begun;
-  begun = Begun{};
-  if (a_bytes) memcpy(product.a_images + self * a_bytes, a_registers, a_bytes);
-  Product* const before = product_of(own, self, number, product);
-  if (adds && (before == nullptr || before->done))
-    memcpy(product.image(self), before == nullptr ? d : before->image(self), bytes);
-  if (before != nullptr) before->heir = &product;
-  memset(d, kNoValue, bytes);
-  product.begun[self].mark(Written::kUnderWay);
-  if (product.time != 0 && self % 32 == 0) note(product, self / 32);
-  own.meeting.name = "the threads of its warpgroup, at a wgmma";
-  own.meeting.expected = kWarpgroup;
-  own.meeting.orders_memory = false;
-  meet(own.meeting);
-}
-
-inline void wgmma_fence() {}
-inline void wgmma_commit() {
-  Warpgroup& own = warpgroup();
-  const unsigned self = block.self->linear % kWarpgroup;
-  unsigned* const ends = own.ends[self];
-  memmove(ends + 1, ends, (kMostGroups - 1) * sizeof(unsigned));
-  ends[0] = own.issued[self];
-}
-template <unsigned Groups>
-void wgmma_wait() {
-  static_assert(Groups < kMostGroups, "more groups than are told apart");
-  Warpgroup& own = warpgroup();
-  const unsigned self = block.self->linear % kWarpgroup, limit = own.ends[self][Groups];
-  for (Product* product = own.oldest; product != nullptr && product->number < limit;) {
-    Product& passed = *product;
-    product = passed.younger;
-    if (passed.number < own.taken[self]) continue;
-    passed.finish();
-    own.taken[self] = passed.number + 1;
-    const bool is_used = passed.heir != nullptr && passed.heir->number < own.issued[self];
-    if (!is_used) give_result(passed, self);
-    end_reads(passed.warpgroup, passed.time);
-    if (++passed.taken == kWarpgroup) own.drop_oldest();
-  }
-}
-inline void pin(const void*) {}
-inline void hold(float) {}
-
-template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, int SignA, int SignB>
-struct Wgmma {
-  using Value = typename D::Value;
-  static constexpr unsigned kD = N / 2, kBytes = kD * D::kBits / 8, kA = 64 * K / kWarpgroup, kABytes = kA * A::kBits / 8;
-
-  static Value element_of_a(const Product& product, const Descriptor& from, unsigned row, unsigned k) {
-    if (product.a_images == nullptr) return packed<A>(tile_shared + from.address<TransA>(row, k, A::kBits / 8), 0);
-    constexpr unsigned P = kPacked<A>;
-    const unsigned thread = row / 16 * 32 + row % 8 * 4 + k / P % 4;
-    return packed<A>(product.a_images + thread * kABytes, k % P + P * (row / 8 % 2) + 2 * P * (k / (4 * P)));
-  }
-
-  template <bool Trans>
-  static void note_operand(const Product& product, const Descriptor& from, unsigned itemsize, unsigned first, unsigned count) {
-    constexpr unsigned kUnit = 16;
-    const unsigned step = kUnit / itemsize, along_major = Trans ? step : 1, along_k = Trans ? 1 : step;
-    for (unsigned major = first; major < first + count; major += along_major)
-      for (unsigned k = 0; k < K; k += along_k)
-        read_beside(product.warpgroup, product.time, tile_shared + from.address<Trans>(major, k, itemsize), kUnit);
-  }
-  static void note(const Product& product, unsigned warp) {
-    if (product.a_images == nullptr)
-      note_operand<TransA>(product, Descriptor(product.a), A::kBits / 8, 16 * warp, 16);
-    note_operand<TransB>(product, Descriptor(product.b), B::kBits / 8, 0, N);
-  }
-
-  static void run(Product& product) {
-    static Value a[64][K], b[N][K];
-    const Descriptor from_a(product.a), from_b(product.b);
-    for (unsigned row = 0; row < 64; ++row)
-      for (unsigned k = 0; k < K; ++k) a[row][k] = SignA * element_of_a(product, from_a, row, k);
-    for (unsigned n = 0; n < N; ++n)
-      for (unsigned k = 0; k < K; ++k)
-        b[n][k] = SignB * packed<B>(tile_shared + from_b.address<TransB>(n, k, B::kBits / 8), 0);
-    for (unsigned thread = 0; thread < kWarpgroup; ++thread) {
-      for (unsigned at = 0; at < kD; ++at) {
-        const Value* const row = a[thread / 32 * 16 + thread % 32 / 4 + at / 2 % 2 * 8];
-        const Value* const column = b[at / 4 * 8 + thread % 4 * 2 + at % 2];
-        Value sum = packed<D>(product.image(thread), at);
-        for (unsigned k = 0; k < K; ++k) sum += row[k] * column[k];
-        pack<D>(product.image(thread), at, sum);
-      }
-    }
-  }
-};
-template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, int SignA, int SignB>
-void wgmma_ss(void* d, uint64_t a, uint64_t b, int accumulate) {
-  using Self = Wgmma<N, K, D, A, B, TransA, TransB, SignA, SignB>;
-  begin_product(&Self::run, &Self::note, d, Self::kBytes, a, nullptr, 0, b, accumulate != 0);
-}
-template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, int SignA, int SignB>
-void wgmma_rs(void* d, const void* a, uint64_t b, int accumulate) {
-  using Self = Wgmma<N, K, D, A, B, TransA, TransB, SignA, SignB>;
-  begin_product(&Self::run, &Self::note, d, Self::kBytes, 0, a, Self::kABytes, b, accumulate != 0);
 }
 
 }  // namespace tile
