@@ -12,14 +12,17 @@ from tile_cuda import errors, nvrtc, runtime
 
 COMPILE = 'tl.compile(kernel, target={"kind": "cuda", "arch": "sm_80"})'
 
+NEWER = COMPILE.replace("sm_80", "sm_90")
+
 PROGRAMS = {
     "DeviceCompilerError": Program(
         inside("A[0] = 1", launch='1, threads=32, prelude="this is no C++"', then=COMPILE), "NVRTC refused"
     ),
     "MissingDriverError": Program("without_driver(); load_driver()", "libcuda.so.1"),
+    "ToolchainArchitectureError": Program("with_compiler(75, 80)\n" + inside("A[0] = 3", then=NEWER), "sm_90"),
     "MissingNvrtcError": Program("without_nvrtc()\n" + inside("A[0] = 3", then=COMPILE), "NVRTC"),
 }
-NEEDS_NVRTC = {"DeviceCompilerError"}
+NEEDS_NVRTC = {"DeviceCompilerError", "ToolchainArchitectureError"}
 
 
 @pytest.fixture
@@ -35,9 +38,19 @@ def machine(monkeypatch):
     def without_nvrtc():
         monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
 
+    def with_compiler(*architectures):
+        found = nvrtc._nvrtc()
+        known = (found.nvrtcResult.NVRTC_SUCCESS, architectures)
+        monkeypatch.setattr(found, "nvrtcGetSupportedArchs", lambda: known)
+
     for cached in (nvrtc._nvrtc, runtime._driver):
         cached.cache_clear()
-    yield {"without_driver": without_driver, "without_nvrtc": without_nvrtc, "load_driver": runtime._driver}
+    yield {
+        "without_driver": without_driver,
+        "without_nvrtc": without_nvrtc,
+        "with_compiler": with_compiler,
+        "load_driver": runtime._driver,
+    }
     for cached in (nvrtc._nvrtc, runtime._driver):
         cached.cache_clear()
 

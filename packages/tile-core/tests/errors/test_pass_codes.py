@@ -90,6 +90,16 @@ lower(kernel, threads=True, max_threads=256, warp_size=32, shared_bytes=1024)
     "ThreadIndexError": Program(
         inside("A[T.get_thread_binding()] = 1  # HERE", then="lower(kernel)"), "thread index of axis x"
     ),
+    "ThreadLimitError": Program(
+        """
+@T.prim_func
+def kernel(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=(64, 8)):  # HERE
+        A[0] = 1
+lower(kernel, threads=True, max_threads=256, warp_size=32, shared_bytes=1024)
+""",
+        "a block of (64, 8, 1) has 512 threads, the limit is 256",
+    ),
     "TileExtentError": Program(
         inside(
             'tile = T.alloc_fragment((n,), "int32")  # HERE\nT.clear(tile)',

@@ -227,3 +227,26 @@ def test_printing_a_scalar_inside_of_parallel_is_allowed(context: PassContext) -
                 T.print(A[i])
 
     CheckSemantics()(kernel, context)
+
+
+@T.prim_func
+def exchanging(A: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        A[0] = T.warp_reduce_sum(A[1])  # exchange
+
+
+@T.prim_func
+def exchanging_in_parallel(A: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(32):
+            A[i] = T.shfl_xor(A[i], 1)  # exchange in parallel
+
+
+def test_an_exchange_needs_threads(context: PassContext, simt: PassContext) -> None:
+    refused(exchanging, context, errors.ThreadIndexError, "warp_reduce_sum exchanges", mark="exchange")
+    assert CheckSemantics()(exchanging, simt) is exchanging
+
+
+def test_an_exchange_is_no_iteration_of_a_parallel_loop(simt: PassContext) -> None:
+    words = ("shfl_xor", "over i")
+    refused(exchanging_in_parallel, simt, errors.ParallelNestError, *words, mark="exchange in parallel")
