@@ -622,3 +622,8 @@ def test_parallel_loops_alone_in_each_other_are_one_nest():
 
     loops = [stmt for stmt in statements(kernel.body) if isinstance(stmt, S.For) and stmt.kind == S.ForKind.PARALLEL]
     assert [dict(loop.annotations) for loop in loops] == [{"tile.parallel": 3}, {}, {}]
+
+
+def test_a_scope_that_is_no_string_is_refused():
+    with pytest.raises(ParameterError, match="scope of a tensor"):
+        T.StridedTensor((8, 4), (4, 1), T.int32, (8, 4))

@@ -200,3 +200,18 @@ def test_an_empty_parallel_loop(interpret):
     out = torch.zeros(1, dtype=torch.int32)
     interpret(program, torch.empty(0, dtype=torch.int32), out)
     assert out.item() == 0
+
+
+def test_a_loop_in_a_branch_that_every_iteration_takes(interpret):
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), T.int32)):
+        with T.Kernel(1):
+            for i in T.Parallel(8):
+                if i < 100:
+                    for _ in T.serial(2):
+                        A[i] += 1
+                A[i] += 10
+
+    a = torch.zeros(8, dtype=torch.int32)
+    interpret(kernel, a)
+    assert a.tolist() == [12] * 8

@@ -53,7 +53,7 @@ def _each(step: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Step:
 
 # Ours come first: TVM's passes carry its analyzer, which must meet neither a `let` inside of another one nor an
 # unsigned constant below zero. What needs a value more than once binds it, so hoisting follows; wrapping sees the
-# final sums.
+# final sums, and unrolling makes constants.
 _STEPS: tuple[Step, ...] = (
     _each(WidenOffsets()),
     _each(LegalizeNarrowFloats()),
@@ -61,11 +61,11 @@ _STEPS: tuple[Step, ...] = (
     _each(LegalizeDivision()),
     _each(HoistLets()),
     _each(WrapIntegers()),
-    _each(FoldZeroBits()),
     transform.FlattenBuffer(),
     _each(SimplifyIndices()),
     transform.UnrollLoop(),
     transform.ConvertSSA(),
+    _each(FoldZeroBits()),
     transform.LowerTVMBuiltin(),
     transform.LowerIntrin(),
 )

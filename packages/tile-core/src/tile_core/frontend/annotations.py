@@ -29,6 +29,7 @@ class Tensor:
     Raises:
         TensorShapeError: a dimension that is negative or no integer.
         UnknownDTypeError: no dtype.
+        ParameterError: a scope that is no string.
 
     >>> Tensor((16, 32), "float16").shape
     (16, 32)
@@ -49,6 +50,8 @@ class Tensor:
         self.shape = as_shape(shape)
         self.dtype = DType(dtype)
         self.strides: Shape = ()
+        if not isinstance(scope, str | None):
+            raise ParameterError(f"the scope of a tensor is {scope!r}", remedy='give a string such as "global"')
         self.scope = scope or "global"
         self.data = data
 

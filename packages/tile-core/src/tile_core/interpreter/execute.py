@@ -32,7 +32,7 @@ from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import BREAK, CONTINUE, RETURN, Executor, Signal
 from tile_core.interpreter.space import UNIFORM
 from tile_core.interpreter.state import State
-from tile_core.interpreter.storage import allocate
+from tile_core.interpreter.storage import OTHER_POISON, POISON, allocate
 from tile_core.interpreter.tile_ops import compile_tile_op
 from tile_core.interpreter.views import compile_view
 from tile_core.ir.asserts import ASSERTION_REMEDY, text_of
@@ -201,10 +201,11 @@ def _allocate(stmt: S.AllocBuffer, scope: Scope) -> Executor:
     shape = [compile_expr(extent, scope) for extent in buffer.ty.shape]
     own = where in PRIVATE or (where.startswith("local.") and scope.parallel)
     tracked, span = scope.options.check_uninitialized, scope.span
+    poison = OTHER_POISON if scope.options.reversed_order else POISON
 
     def run(state: State) -> None:
         extents = tuple(int(extent(state)) for extent in shape)
-        storage = allocate(str(buffer.name), dtype, where, extents, state.space if own else UNIFORM, span)
+        storage = allocate(str(buffer.name), dtype, where, extents, state.space if own else UNIFORM, span, poison)
         if words is not None:
             storage.data[...] = words
         if not tracked or words is not None:
@@ -242,7 +243,7 @@ def _branch(state: State, chosen: Any, then: Executor, other: Executor | None) -
         state.mask = mask
         if side is not None and mask.any():
             side(state)
-        left.append(state.mask)
+        left.append(state.active())
     remaining = left[0] | left[1]
     state.mask = None if remaining.all() else remaining
 

@@ -19,9 +19,9 @@ class Options:
     """Pass configs `interpret.<field>`.
 
     `check_races` and `check_uninitialized` cost time and can be turned off; bounds are always checked. `max_steps` ends
-    a `while` loop that does not end by itself. `reversed_order` runs the blocks of a grid, and the
-    atomic updates of a parallel loop, from the last to the first: a program whose results change depends on an order
-    that no target promises.
+    a `while` loop that does not end by itself. `reversed_order` runs the blocks of a grid, and the atomic updates of a
+    parallel loop, from the last to the first, and fills fresh memory with another pattern: a program whose results
+    change depends on what no target promises.
     """
 
     check_races: bool = True

@@ -13,7 +13,7 @@ from tile_core.errors.base import SourceSpan
 from tile_core.errors.interpreter import InterpreterLimitError
 from tile_core.interpreter.space import UNIFORM, Array, Space
 
-POISON = 0xA5
+POISON, OTHER_POISON = 0xA5, 0x3C
 MAX_BYTES = 1 << 30
 
 
@@ -70,8 +70,9 @@ def allocate(
     shape: tuple[int, ...],
     space: Space = UNIFORM,
     span: SourceSpan | None = None,
+    poison: int = POISON,
 ) -> Storage:
-    """Fresh memory, unwritten and filled with a pattern that nobody mistakes for a result.
+    """Fresh memory, unwritten and filled with a byte pattern that nobody mistakes for a result.
 
     Raises:
         InterpreterLimitError: more than a gigabyte.
@@ -85,7 +86,7 @@ def allocate(
             span=span,
         )
     data = np.empty((*full, dtype.lanes) if dtype.is_vector else full, dtype.element.numpy)
-    data.view(np.uint8).fill(POISON) if data.size and data.ndim and dtype.bits >= 8 and not dtype.is_bool else None
+    data.view(np.uint8).fill(poison) if data.size and data.ndim and dtype.bits >= 8 and not dtype.is_bool else None
     return Storage(name, dtype, scope, data, np.zeros(full, np.bool_), space, safe_value(dtype, 0))
 
 

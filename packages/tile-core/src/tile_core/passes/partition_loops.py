@@ -134,7 +134,10 @@ class _Block:
         if isinstance(stmt, S.SeqStmt):
             return visit.sequence([self.stmt(part) for part in stmt.seq], stmt.span)
         if is_parallel(stmt):
-            return phase(emit_nest(self._scope, parallel_nest(stmt)))
+            nest = parallel_nest(stmt)
+            if any(isinstance(extent, int) and extent <= 0 for extent in nest.extents):
+                return visit.sequence([], stmt.span)
+            return phase(emit_nest(self._scope, nest))
         if is_reduction(stmt):
             return self._reduction(stmt)
         if is_scan(stmt):

@@ -81,7 +81,7 @@ KINDS: Mapping[str, str] = {
     "refused": "a coded error while tracing or compiling for the interpreter, or for a wrong argument",
     "target": "a coded error of the backend only",
     "undefined": "the interpreter found a race, an unwritten element or an index outside of a tile",
-    "order": "the result depends on the order of blocks",
+    "order": "the result depends on an order of blocks or updates, or on fresh memory that nobody wrote",
     "python": "an exception of the program's own Python",
     "idle": "no kernel was called",
     "slow": "the interpreter took longer than the limit",

@@ -165,3 +165,18 @@ def a_source_of_higher_rank_is_refused(run: Run) -> None:
     a, out = run.integers(4, 16, dtype="float32"), torch.zeros(16)
     run(kernel, a, out)
     run.equal(out, a.sum(0))
+
+
+@TABLE(needs=("atomics",))
+def updates_by_constants_of_an_unrolled_loop(run: Run) -> None:
+    @T.prim_func
+    def kernel(Most: T.Tensor((1,), T.int32), Least: T.Tensor((1,), T.int32)):
+        with T.Kernel(1, threads=32):
+            for i in T.unroll(5):
+                T.atomic_max(Most[0], i)
+                T.atomic_min(Least[0], i - 2)
+
+    most, least = run.tensor([-5], "int32"), run.tensor([5], "int32")
+    run(kernel, most, least)
+    run.equal(most, [4])
+    run.equal(least, [-2])

@@ -497,3 +497,20 @@ def indices_far_outside_read_zero(run: Run) -> None:
             for form, at in enumerate((b * 48 << j, b * 2147483647 + j, b * 2147483647 * 2 + j)):
                 index[form, b, j] = min(at, beyond)
     run.equal(y, torch.cat([x, torch.zeros(1, device=run.device)])[index])
+
+
+@TABLE()
+def loops_without_iterations_do_nothing(run: Run) -> None:
+    for extents in ((0,), (3, 0), (0, 5), (4, 0, 2)):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), T.float32), B: T.Tensor((8,), T.float32)):
+            with T.Kernel(1, threads=32):
+                for _indices in T.Parallel(*extents):
+                    B[0] = 1.0
+                for i in T.Parallel(8):
+                    B[i] = A[i]
+
+        a, b = run.randn(8), run.empty(8)
+        run(kernel, a, b)
+        run.equal(b, a)
