@@ -48,6 +48,7 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             Q_shared = T.alloc_shared((bm, dim), dtype)
             K_shared = T.alloc_shared((bn, dim), dtype)
             V_shared = T.alloc_shared((bn, dim), dtype)
+            V_last = T.alloc_shared((bn, dim), dtype)
             scores = T.alloc_fragment((bm, bn), T.float32)
             weights = T.alloc_fragment((bm, bn), dtype)
             result = T.alloc_fragment((bm, dim), T.float32)
@@ -61,11 +62,15 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             steps = T.min(T.ceildiv(row + bm, bn), T.ceildiv(sequence, bn)) if causal else T.ceildiv(sequence, bn)
             T.copy(Q[bz, row : row + bm, by, :], Q_shared)
             T.clear(result)
+            T.clear(weights)
             T.clear(total)
             T.fill(row_max, -T.infinity(T.float32))
+            # Weights meet their values one step later, so that this product runs beside the next softmax.
             for step in T.Pipelined(steps, num_stages=num_stages):
                 T.copy(K[bz, step * bn : (step + 1) * bn, by // groups, :], K_shared)
                 T.gemm(Q_shared, K_shared, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(V[bz, (step - 1) * bn : step * bn, by // groups, :], V_shared)
+                T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
                 if causal:
                     if (step + 1) * bn > row:
                         for i, j in T.Parallel(bm, bn):
@@ -86,8 +91,8 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
                 T.copy(scores, weights)
                 for i, j in T.Parallel(bm, dim):
                     result[i, j] = result[i, j] * row_scale[i]
-                T.copy(V[bz, step * bn : (step + 1) * bn, by // groups, :], V_shared)
-                T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
+            T.copy(V[bz, (steps - 1) * bn : steps * bn, by // groups, :], V_last)
+            T.gemm(weights, V_last, result, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(bm, dim):
                 result[i, j] = result[i, j] / total[i]
             T.copy(result, Out[bz, row : row + bm, by, :])

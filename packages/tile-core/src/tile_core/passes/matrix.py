@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from tile_core.passes.thread_scope import ThreadScope
 
 MATRIX = "tile.matrix"
+HOLD = "tile.hold"
+"""Attribute with an empty body: what computes the fragment that is its node stays above the wait that follows."""
 SETTLE = "tile.settle"
-"""Attribute with an empty body: whatever instructions still write to the fragment that is its node is waited for."""
+"""Attribute with an empty body: a product whose result is the fragment that is its node is waited for.
+
+Its value is the number of later products that may still run.
+"""
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,12 @@ class MatrixUnits(Protocol):
         """
         ...
 
-    def settle(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
-        """Wait for every product in flight, after which `fragment` holds its result."""
+    def hold(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
+        """Keep what computes `fragment` above a wait that follows, so that both run at the same time."""
+        ...
+
+    def settle(self, fragment: ir.Var, in_flight: int, scope: ThreadScope) -> S.Stmt:
+        """Wait until no more than `in_flight` products run, the last ones; `fragment` holds its result then."""
         ...
 
 
@@ -116,6 +125,11 @@ def _mark(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
     if op_name(stmt) != "tile.gemm":
         return stmt
     return S.AttrStmt(stmt.value, MATRIX, tirx.IntImm("int32", 1), stmt, stmt.span)
+
+
+def is_hold(stmt: S.Stmt) -> bool:
+    """Whether the wait behind it has a place to keep."""
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == HOLD
 
 
 def is_settle(stmt: S.Stmt) -> bool:

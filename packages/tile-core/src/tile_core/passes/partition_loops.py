@@ -28,7 +28,7 @@ from tile_core.passes.accesses import uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
-from tile_core.passes.matrix import MatrixUnits, Multiplier, is_matrix, is_settle
+from tile_core.passes.matrix import MatrixUnits, Multiplier, is_hold, is_matrix, is_settle
 from tile_core.passes.nests import (
     direct_reduction,
     direct_scan,
@@ -146,7 +146,7 @@ class _Block:
             return stmt
         if is_matrix(stmt):
             return self._matrix(stmt)
-        if is_settle(stmt):
+        if is_settle(stmt) or is_hold(stmt):
             return self._settle(stmt)
         if isinstance(stmt, S.AllocBuffer):
             return self._scope.allocate(stmt)
@@ -180,7 +180,9 @@ class _Block:
         units = self._multiplier.units
         if units is None or stmt.node not in self._scope.registers:
             return visit.sequence([])
-        return units.settle(stmt.node, self._scope)
+        if is_hold(stmt):
+            return units.hold(stmt.node, self._scope)
+        return units.settle(stmt.node, int(stmt.value), self._scope)
 
     def _leaf(self, stmt: S.BufferStore | S.Evaluate) -> S.Stmt:
         rewritten = self._scope.rewrite(stmt, {}, 0)

@@ -8,13 +8,16 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
-from tile_core.ir import visit
+from tile_core.ir import regions, visit
 from tile_core.ops.base import OpCall
 from tile_core.ops.build import Cell, Tile, cast, number
 from tile_core.ops.reduce import accumulation_dtype, axis_of, kind_of
 from tile_core.passes.thread_combine import Combination, ThreadGroup
 from tile_core.passes.thread_nests import step_variables
 from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32, phase
+
+CHAINS = 4
+"""Partial results of a thread that has many elements of an output."""
 
 Combine = Callable[[ir.Expr, ir.Expr], ir.Expr]
 
@@ -84,6 +87,8 @@ class _Reduction:
         steps = dict(variables)
         if reduced is None:
             return self._total.set(self._combine(self._total.get(), self._element(steps, lane)), self._span)
+        if self._is_long(reduced, steps):
+            return self._side_by_side(reduced, steps)
         step = tirx.Var("part", "int32")
         steps[reduced] = step
         if self._lanes(reduced) > 1:
@@ -103,6 +108,41 @@ class _Reduction:
             inside = E.LT(index, int32(mapping.extents[0]))
             found.append(guarded([inside], self._own_element(at, int32(edge))))
         return found
+
+    def _is_long(self, reduced: int, steps: dict[int, ir.Expr]) -> bool:
+        """Whether a thread has so many elements, all of them inside, that one chain of operations would take long."""
+        count = self._steps(reduced) * self._lanes(reduced)
+        inside = self._inside({**steps, reduced: int32(0)}, int32(0), int32(0))
+        return count >= 4 * CHAINS and count % CHAINS == 0 and CHAINS % self._lanes(reduced) == 0 and not inside
+
+    def _side_by_side(self, reduced: int, steps: dict[int, ir.Expr]) -> S.Stmt:
+        """Several partial results, whose operations do not wait for each other, and their combination."""
+        lanes = self._lanes(reduced)
+        stride = CHAINS // lanes
+        parts = tirx.decl_buffer((CHAINS,), self._dtype.tvm, "parts", scope=regions.LOCAL)
+
+        def chain(at: int) -> ir.Expr:
+            return tirx.BufferLoad(parts, [int32(at)])
+
+        def update(step: ir.Expr, at: int) -> S.Stmt:
+            steps[reduced] = step * stride + at // lanes
+            value = self._combine(chain(at), self._element(steps, int32(at % lanes)))
+            return S.BufferStore(parts, value, [int32(at)], self._span)
+
+        identity = number(self._kind.identity(self._dtype), self._dtype)
+        step = tirx.Var("part", "int32")
+        body = visit.sequence([update(step, at) for at in range(CHAINS)], self._span)
+        loop = S.For(step, int32(0), int32(self._steps(reduced) // stride), S.ForKind.UNROLLED, body, span=self._span)
+        total = self._combine(self._combine(chain(0), chain(1)), self._combine(chain(2), chain(3)))
+        return visit.sequence(
+            [
+                S.AllocBuffer(parts, span=self._span),
+                *(S.BufferStore(parts, identity, [int32(at)], self._span) for at in range(CHAINS)),
+                loop,
+                self._total.set(total, self._span),
+            ],
+            self._span,
+        )
 
     def _own_lanes(self, steps: dict[int, ir.Expr], lanes: int) -> S.Stmt:
         """The lanes of one step, without guards where all are inside."""

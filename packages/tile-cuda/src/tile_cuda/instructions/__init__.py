@@ -24,6 +24,7 @@ from tile_cuda.instructions.wgmma import (
     FENCE,
     HOLD,
     PIN,
+    UNIFORM,
     WAIT,
     WGMMA,
     WGMMA_RS,
@@ -33,6 +34,7 @@ from tile_cuda.instructions.wgmma import (
     hold,
     pin,
     smem_descriptor,
+    uniform,
     wgmma,
     wgmma_commit,
     wgmma_fence,
@@ -60,6 +62,7 @@ __all__ = [
     "round_tf32",
     "smem_descriptor",
     "stmatrix",
+    "uniform",
     "wgmma",
     "wgmma_commit",
     "wgmma_fence",
@@ -70,7 +73,7 @@ __all__ = [
 ]
 
 _WARP = (MMA, MMA_SP, LDMATRIX, STMATRIX, ROUND_TF32)
-_WARPGROUP = (WGMMA, WGMMA_RS, WGMMA_SP, WGMMA_SP_RS, FENCE, COMMIT, WAIT, PIN, HOLD, DESCRIPTOR, ADVANCE)
+_WARPGROUP = (WGMMA, WGMMA_RS, WGMMA_SP, WGMMA_SP_RS, FENCE, COMMIT, WAIT, PIN, HOLD, UNIFORM, DESCRIPTOR, ADVANCE)
 CALLS: Mapping[str, ExprHandler] = MappingProxyType(
     {instruction.op: instruction.forms for instruction in (*_WARP, *_WARPGROUP)}
 )

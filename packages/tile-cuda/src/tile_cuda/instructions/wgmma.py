@@ -20,6 +20,7 @@ __all__ = [
     "hold",
     "pin",
     "smem_descriptor",
+    "uniform",
     "wgmma",
     "wgmma_commit",
     "wgmma_fence",
@@ -311,6 +312,28 @@ def hold(value: ir.Expr) -> ir.Call:
     gone. A predicated instruction that depends on `value` is what holds it in place.
     """
     return HOLD((value,))
+
+
+_UNIFORM = f"""
+{INLINE} int tile_uniform(int value) {{
+  return __shfl_sync(0xffffffffu, value, 0);
+}}
+"""
+UNIFORM = Instruction(
+    "cuda.uniform",
+    lambda _attributes: Function("tile_uniform", _UNIFORM),
+    lambda _attributes: "tile::uniform",
+    {},
+    pure=True,
+)
+
+
+def uniform(value: ir.Expr) -> ir.Call:
+    """An int32 that all lanes of a full warp have alike: ptxas keeps what depends on it in uniform registers.
+
+    Descriptors are read from those: one that is not known to be uniform is copied there before every instruction.
+    """
+    return UNIFORM((value,), dtype="int32")
 
 
 # -- descriptors ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tile_core.ops.base import OpCall
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.mma import warp_product
-from tile_cuda.matrix.wgmma import settled, warpgroup_product
+from tile_cuda.matrix.wgmma import held_in_place, settled, warpgroup_product
 
 WARPGROUP_PRODUCTS = 90
 
@@ -31,6 +31,10 @@ class TensorCores:
                 return found
         return warp_product(call, threads, self.capability)
 
-    def settle(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
+    def hold(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
+        """See `tile_core.passes.matrix.MatrixUnits`."""
+        return held_in_place(fragment, scope)
+
+    def settle(self, fragment: ir.Var, in_flight: int, scope: ThreadScope) -> S.Stmt:
         """See `tile_core.passes.matrix.MatrixUnits`: only warpgroup products are ever in flight."""
-        return settled(fragment, scope)
+        return settled(fragment, in_flight, scope)

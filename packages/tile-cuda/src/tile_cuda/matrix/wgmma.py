@@ -26,7 +26,9 @@ from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.shapes import MatrixInstruction, find
 from tile_cuda.instructions.wgmma import (
     descriptor_advance,
+    hold,
     pin,
+    uniform,
     wgmma,
     wgmma_commit,
     wgmma_fence,
@@ -41,7 +43,7 @@ MOST_COLUMNS = 256
 DEPTH_BYTES = 32
 FULL_ROW, FULL_COLUMN = 1, 2
 IN_FLIGHT = "in_flight"
-"""Attribute of a `tile.gemm` that is not waited for but by the next one, or by `settled`."""
+"""Attribute of a `tile.gemm` that is not waited for where it stands: `settled` does that later."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,8 @@ class _Issue:
         repeats, steps = range(self._m // (ROWS * product.down)), range(self._k // self._depth)
         issue += [self._do(self._instruction(a_start, b_start, repeat, step)) for repeat in repeats for step in steps]
         issue.append(self._do(wgmma_commit()))
-        if product.call.attrs.get(IN_FLIGHT):
-            issue.append(self._do(wgmma_wait(1)))
-        else:
-            issue.append(settled(product.call.region("c").source, self._scope))
+        if not product.call.attrs.get(IN_FLIGHT):
+            issue.append(settled(product.call.region("c").source, 0, self._scope))
         return visit.sequence([*self._fence(), phase(visit.sequence(issue, self._span))], self._span)
 
     @property
@@ -176,12 +176,12 @@ class _Issue:
         return DEPTH_BYTES * 8 // self._dtype.bits
 
     def _down(self) -> ir.Expr:
-        group = tirx.floordiv(self._scope.thread, int32(WARPGROUP))
+        group = uniform(tirx.floordiv(self._scope.thread, int32(WARPGROUP)))
         return int32(0) if self._product.down == 1 else tirx.floormod(group, int32(self._product.down))
 
     def _across(self) -> ir.Expr:
         stride = WARPGROUP * self._product.down
-        return int32(0) if self._product.across == 1 else tirx.floordiv(self._scope.thread, int32(stride))
+        return int32(0) if self._product.across == 1 else uniform(tirx.floordiv(self._scope.thread, int32(stride)))
 
     def _fence(self) -> list[S.Stmt]:
         """What threads wrote to a tile becomes visible to the instructions, which read it another way."""
@@ -219,9 +219,14 @@ class _Issue:
         return S.Evaluate(call, self._span)
 
 
-def settled(fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
-    """Wait for all products of this thread's warpgroup; no register of `fragment` is read before."""
+def settled(fragment: ir.Var, in_flight: int, scope: ThreadScope) -> S.Stmt:
+    """Wait for all but the last `in_flight` products of this warpgroup; no register of `fragment` is read before."""
     held = scope.registers[fragment]
     first = tirx.address_of(tirx.BufferLoad(held.array, [int32(0)]))
     held_until_here = pin(first, count=held.placement.mapping.registers, dtype=str(held.array.dtype))
-    return visit.sequence([S.Evaluate(wgmma_wait(0)), S.Evaluate(held_until_here)])
+    return visit.sequence([S.Evaluate(wgmma_wait(in_flight)), S.Evaluate(held_until_here)])
+
+
+def held_in_place(fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
+    """Nothing that `fragment` needs sinks below this point, and no wait rises above it. For float32."""
+    return S.Evaluate(hold(tirx.BufferLoad(scope.registers[fragment].array, [int32(0)])))

@@ -13,13 +13,14 @@ from tvm.tirx import stmt as S
 from tile_core.ir import regions, visit
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.passes import rebuild
-from tile_core.passes.matrix import SETTLE
+from tile_core.passes.matrix import HOLD, SETTLE
 from tile_core.passes.nests import FOREIGN
 from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE
 from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import mbarrier_arrive, mbarrier_expect, mbarrier_wait
 from tile_cuda.instructions.tma import tma_load
+from tile_cuda.instructions.wgmma import wgmma_wait
 from tile_cuda.matrix.wgmma import IN_FLIGHT
 from tile_cuda.passes.assign_roles import ARRIVALS
 from tile_cuda.passes.pipelines import NUM_STAGES, CopyGroup, Pipeline, Preload, statements_of
@@ -133,64 +134,133 @@ def barrier_at(buffer: ir.Var, stage: ir.Expr) -> ir.Expr:
     return tirx.address_of(tirx.BufferLoad(buffer, [stage]))
 
 
+@dataclass(frozen=True)
+class _Flight:
+    """A product that runs beside the block: its call, the groups that it is the last to read, where it was issued."""
+
+    call: OpCall
+    groups: tuple[int, ...]
+    position: int
+
+    @property
+    def result(self) -> ir.Var:
+        """C."""
+        return self.call.region("c").source
+
+    @property
+    def registers(self) -> set[ir.Var]:
+        """The fragments that nothing may touch meanwhile."""
+        left = self.call.region("a").source
+        return {self.result, left} if regions.scope(left) == regions.FRAGMENT else {self.result}
+
+    @property
+    def memory(self) -> set[ir.Var]:
+        """The shared tiles that nothing may write meanwhile."""
+        return {self.call.region(side).source for side in "ab"} - self.registers
+
+
 class Consumer:
     """The loop as the block runs it.
 
-    `overlaps(stmt)`: whether a statement is a product that may still run when the next iteration begins. If it is all
-    that reads its tiles, and nothing else in the loop touches its result, it is left in flight, and each iteration
-    gives back the stage of the one before.
+    `overlaps(stmt)`: whether a statement is a product that runs beside the threads that issue it. Such a product is
+    waited for where something first touches its fragments, and its stages are given back then. Where a loop holds one
+    product and nothing else touches its result, it even stays in flight when the next iteration begins.
     """
 
     def __init__(self, pipeline: Pipeline, ring: Ring, thread: ir.Var, overlaps: Callable[[S.Stmt], bool]) -> None:
         self._pipeline, self._ring, self._thread, self._overlaps = pipeline, ring, thread, overlaps
+        self._statements = statements_of(pipeline.loop)
+        self._at = _position(pipeline, ring.counter)
+        self._copied = {copy.target for copy in pipeline.copies}
 
     def loop(self) -> S.Stmt:
         """The loop, and what ends it."""
         loop = self._pipeline.loop
-        at = _position(self._pipeline, self._ring.counter)
-        copied = {copy.call.region("dst").source for copy in self._pipeline.copies}
-        stmts: list[S.Stmt] = list(at.head)
-        settled: list[ir.Var] = []
-        for position, stmt in enumerate(statements_of(loop)):
-            stmts += [self._wait(number, at) for number, _group in self._groups("first", position)]
-            if self._is_copy(stmt, copied):
+        stmts: list[S.Stmt] = list(self._at.head)
+        behind: list[S.Stmt] = []
+        flights: list[_Flight] = []
+        for position, stmt in enumerate(self._statements):
+            stmts += [self._wait(number) for number, _group in self._groups("first", position)]
+            if self._is_copy(stmt):
                 continue
-            product = self._left_in_flight(stmt, position)
-            stmts.append(self._staged(stmt if product is None else product.to_stmt(), at.stage))
-            if product is not None:
-                stmts.append(S.IfThenElse(E.GT(loop.loop_var, loop.min), self._release(0, at.before), None))
-                settled.append(product.region("c").source)
+            stmts += self._landed(flights, self._needed(flights, stmt), position)
+            groups = tuple(number for number, _group in self._groups("last", position))
+            if self._overlaps(stmt):
+                flight = _Flight(_call(stmt), groups, position)
+                started = replace(flight.call, attrs={**flight.call.attrs, IN_FLIGHT: 1})
+                stmts.append(self._staged(started.to_stmt(), self._at.stage))
+                if self._is_alone(flight):
+                    stmts += self._step_behind()
+                    behind = self._settled(flight.result)
+                else:
+                    flights.append(flight)
                 continue
-            stmts += [self._release(number, at.stage) for number, _group in self._groups("last", position)]
+            stmts.append(self._staged(stmt, self._at.stage))
+            stmts += [self._release(number, self._at.stage) for number in groups]
+        stmts += self._landed(flights, len(flights), len(self._statements))
         annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
-        body = visit.sequence([*stmts, *at.tail], loop.body.span)
-        return visit.sequence(
-            [rebuild.loop(loop, body=body, annotations=annotations), *self._settled(settled)], loop.span
+        body = visit.sequence([*stmts, *self._at.tail], loop.body.span)
+        return visit.sequence([rebuild.loop(loop, body=body, annotations=annotations), *behind], loop.span)
+
+    def _needed(self, flights: list[_Flight], stmt: S.Stmt) -> int:
+        """How many of the oldest flights `stmt` has to wait for."""
+        used = touched(stmt)
+        product = _call(stmt) if self._overlaps(stmt) else None
+        found = 0
+        for number, flight in enumerate(flights, 1):
+            fragments, tiles = set(flight.registers), flight.memory - self._copied
+            if product is not None:
+                # Products are made in the order of their issue: they may share a result, and what they only read.
+                tiles = set()
+                fragments -= {product.region("c").source} if product.region("c").source == flight.result else set()
+            if used & (fragments | tiles):
+                found = number
+        return found
+
+    def _landed(self, flights: list[_Flight], count: int, position: int) -> list[S.Stmt]:
+        """Wait for the `count` oldest flights and give back what they read; they leave the list."""
+        done, left = flights[:count], len(flights) - count
+        del flights[:count]
+        if not done:
+            return []
+        found = self._held(done[-1].position, position)
+        nothing = visit.sequence([])
+        found += [S.AttrStmt(flight.result, SETTLE, int32(left), nothing) for flight in done]
+        return found + [self._release(number, self._at.stage) for flight in done for number in flight.groups]
+
+    def _held(self, issued: int, position: int) -> list[S.Stmt]:
+        """What keeps a wait behind the reductions that were to run beside the product."""
+        for stmt in reversed(self._statements[issued + 1 : position]):
+            if op_name(stmt) == "tile.reduce":
+                result = _call(stmt).region("dst").source
+                if regions.scope(result) == regions.FRAGMENT and str(result.dtype) == "float32":
+                    return [S.AttrStmt(result, HOLD, int32(1), visit.sequence([]))]
+        return []
+
+    def _is_alone(self, flight: _Flight) -> bool:
+        """Whether the product is all that reads the ring, and nothing else in the loop touches its result."""
+        if self._pipeline.stages < 2 or len(self._pipeline.groups) != 1:
+            return False
+        (group,) = self._pipeline.groups
+        others = [other for at, other in enumerate(self._statements) if at != flight.position]
+        return (
+            group.first == group.last == flight.position
+            and flight.memory <= self._copied
+            and len(flight.registers) == 1
+            and not any(flight.result in touched(other) for other in others)
         )
 
-    def _left_in_flight(self, stmt: S.Stmt, position: int) -> OpCall | None:
-        """The call of a product that the loop does not wait for."""
-        from tile_core.ops import OPS
+    def _step_behind(self) -> list[S.Stmt]:
+        """Wait for the product of the iteration before, and give its stage back."""
+        loop = self._pipeline.loop
+        earlier = S.IfThenElse(E.GT(loop.loop_var, loop.min), self._release(0, self._at.before), None)
+        return [foreign(wgmma_wait(1)), earlier]
 
-        if self._pipeline.stages < 2 or len(self._pipeline.groups) != 1 or not self._overlaps(stmt):
-            return None
-        (group,) = self._pipeline.groups
-        call = view(stmt, OPS)
-        result = call.region("c").source
-        others = [other for at, other in enumerate(statements_of(self._pipeline.loop)) if at != position]
-        if (group.first, group.last) != (position, position) or any(result in touched(other) for other in others):
-            return None
-        tiles = {copy.target for copy in group.copies}
-        if not {call.region(side).source for side in "ab"} <= tiles:
-            return None
-        return replace(call, attrs={**call.attrs, IN_FLIGHT: 1})
-
-    def _settled(self, results: list[ir.Var]) -> list[S.Stmt]:
+    def _settled(self, result: ir.Var) -> list[S.Stmt]:
         """Behind the loop: wait for what is in flight, and give the last stage back where the loop is repeated."""
         loop = self._pipeline.loop
-        nothing = visit.sequence([])
-        found: list[S.Stmt] = [S.AttrStmt(result, SETTLE, int32(1), nothing, loop.span) for result in results]
-        if results and self._pipeline.is_repeated:
+        found: list[S.Stmt] = [S.AttrStmt(result, SETTLE, int32(0), visit.sequence([]), loop.span)]
+        if self._pipeline.is_repeated:
             count = tirx.BufferLoad(self._ring.counter, [int32(0)])
             last = tirx.floormod(count - 1, int32(self._pipeline.stages))
             found.append(S.IfThenElse(E.GT(loop.extent, E.IntImm(loop.extent.ty, 0)), self._release(0, last), None))
@@ -201,13 +271,11 @@ class Consumer:
             (number, group) for number, group in enumerate(self._pipeline.groups) if getattr(group, end) == position
         ]
 
-    def _is_copy(self, stmt: S.Stmt, copied: set[ir.Var]) -> bool:
-        from tile_core.ops import OPS
+    def _is_copy(self, stmt: S.Stmt) -> bool:
+        return op_name(stmt) == "tile.copy" and _call(stmt).region("dst").source in self._copied
 
-        return op_name(stmt) == "tile.copy" and view(stmt, OPS).region("dst").source in copied
-
-    def _wait(self, number: int, at: _Position) -> S.Stmt:
-        return foreign(mbarrier_wait(barrier_at(self._ring.full[number], at.stage), at.phase))
+    def _wait(self, number: int) -> S.Stmt:
+        return foreign(mbarrier_wait(barrier_at(self._ring.full[number], self._at.stage), self._at.phase))
 
     def _release(self, number: int, stage: ir.Expr) -> S.Stmt:
         """One lane of each warp says that the warp is done."""
@@ -268,3 +336,9 @@ class Producer:
 def foreign(call: ir.Expr) -> S.Stmt:
     """A statement that is already a thread's."""
     return S.AttrStmt(int32(0), FOREIGN, int32(0), S.Evaluate(call))
+
+
+def _call(stmt: S.Stmt) -> OpCall:
+    from tile_core.ops import OPS
+
+    return view(stmt, OPS)

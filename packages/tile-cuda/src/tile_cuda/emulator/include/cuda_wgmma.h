@@ -193,6 +193,7 @@ void wgmma_wait() {
 }
 inline void pin(const void*) {}
 inline void hold(float) {}
+inline int uniform(int value) { return value; }
 
 // With `Selector` from 0 on, A is sparse.
 template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, int SignA, int SignB,
