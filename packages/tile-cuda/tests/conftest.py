@@ -1,4 +1,4 @@
-"""One program everywhere: interpreted, emulated with checks, and compiled for the architectures of the compile tier."""
+"""One program everywhere: interpreted, emulated with checks, on a GPU where there is one, and compiled for others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tile_core as tl
+from tile_cuda.target import detect
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 CHECKED = {"tile.emulate_check": True}
@@ -25,8 +26,27 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture
-def agree() -> Agree:
-    """Run a kernel in the interpreter and emulated, on copies of the same arrays; what both leave in them."""
+def on_gpu() -> Callable[..., list[np.ndarray] | None]:
+    """Run a kernel natively on copies of arrays; what it leaves in them, `None` where there is no GPU."""
+
+    def run(func: Any, *arrays: Any) -> list[np.ndarray] | None:
+        if not detect().available:
+            return None
+        import torch
+
+        given = [torch.from_numpy(np.copy(one)).cuda() if isinstance(one, np.ndarray) else one for one in arrays]
+        tl.compile(func, target="cuda")(*given)
+        return [one.cpu().numpy() if isinstance(one, torch.Tensor) else one for one in given]
+
+    return run
+
+
+@pytest.fixture
+def agree(on_gpu: Any) -> Agree:
+    """Run a kernel in the interpreter, emulated and on a GPU where there is one, on copies of the same arrays.
+
+    What they leave there is the same: to the bit on the host, and on a GPU but for the last digits of floats.
+    """
 
     def run(func: Any, *arrays: Any, arch: str = "sm_90") -> list[np.ndarray]:
         target = {"kind": "cuda", "arch": arch}
@@ -35,6 +55,8 @@ def agree() -> Agree:
         tl.compile(func, target=target, execution="emulate", pass_configs=CHECKED)(*right)
         for one, other in zip(left, right, strict=True):
             np.testing.assert_array_equal(one, other)
+        for native, other in zip(on_gpu(func, *arrays) or (), right, strict=False):
+            np.testing.assert_allclose(native, other, rtol=1e-6)
         return right
 
     return run

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,3 +119,43 @@ def test_runs_on_the_device_of_its_tensors() -> None:
         assert torch.equal(b, a * 2)
     with pytest.raises(ArgumentDeviceError):
         kernel(torch.randn(3000, device="cuda:0"), torch.zeros(3000, device="cuda:1"))
+
+
+def test_lines_that_a_kernel_prints_appear(capfd: pytest.CaptureFixture[str]) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 2), T.float32)):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_fragment((2, 2), T.float32)
+            T.copy(A, tile)
+            T.print(tile, "tile")
+
+    tl.compile(kernel, target="cuda")(torch.tensor([[1.5, 2.0], [-3.0, 4.0]], device="cuda"))
+    torch.cuda.synchronize()
+    lines = capfd.readouterr().out.splitlines()
+    assert lines == ["tile: tile[0, 0] = 1.5", "tile: tile[0, 1] = 2", "tile: tile[1, 0] = -3", "tile: tile[1, 1] = 4"]
+
+
+ASSERTING = """
+import torch
+import tile_core as tl
+import tile_core.language as T
+
+@T.prim_func
+def kernel(A: T.Tensor((64,), T.int32)):
+    with T.Kernel(1, threads=64):
+        t = T.get_thread_binding()
+        T.device_assert(A[t] < 40, "too large")
+
+tl.compile(kernel, target="cuda")(torch.arange(64, dtype=torch.int32, device="cuda"))
+torch.cuda.synchronize()
+"""
+
+
+def test_a_failed_assertion_stops_the_kernel_and_says_what_failed(tmp_path: Path) -> None:
+    """In a process of its own: what traps leaves a context that can do nothing more."""
+    path = tmp_path / "asserting.py"
+    path.write_text(ASSERTING, "utf-8")
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "too large" in done.stdout + done.stderr
+    assert "device-side assert" in done.stderr

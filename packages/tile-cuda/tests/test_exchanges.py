@@ -211,11 +211,13 @@ def halves() -> Any:
 
 
 @pytest.mark.emulate
-def test_a_named_barrier_counts_who_arrives_and_who_waits() -> None:
+def test_a_named_barrier_counts_who_arrives_and_who_waits(on_gpu: Any) -> None:
     a, b = np.arange(128, dtype="int32"), np.full(128, -1, "int32")
     options = {"execution": "emulate", "pass_configs": {"tile.emulate_check": True}}
     tl.compile(halves(), target="cuda", **options)(a, b)
     np.testing.assert_array_equal(b[:64], a[64:][::-1])
+    native = on_gpu(halves(), a, np.full(128, -1, "int32"))
+    np.testing.assert_array_equal(b if native is None else native[1], b)
     with pytest.raises(NoReferenceMeaningError, match="named_barrier_arrive"):
         tl.compile(halves(), target="interpret")
 

@@ -59,7 +59,7 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> None:
 @pytest.mark.emulate
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ROUNDED)
-def test_rounded_arithmetic_is_exact_in_both(name: str, dtype: str) -> None:
+def test_rounded_arithmetic_is_exact_everywhere(name: str, dtype: str, on_gpu: Any) -> None:
     functions = [ROUNDED[name](mode) for mode in MODES]
 
     @T.prim_func
@@ -77,6 +77,8 @@ def test_rounded_arithmetic_is_exact_in_both(name: str, dtype: str) -> None:
         tl.compile(kernel, **options)(*(operands(dtype, seed) for seed in range(3)), out)
         found.append(out)
     same_bits(*found)
+    native = on_gpu(kernel, *(operands(dtype, seed) for seed in range(3)), np.full((4, N), 7.0, dtype))
+    same_bits(found[1] if native is None else native[3], found[1])
 
 
 def test_the_reference_rounds_as_it_says() -> None:

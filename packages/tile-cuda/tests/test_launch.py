@@ -60,7 +60,7 @@ def both_halves() -> None:
 @pytest.mark.emulate
 @pytest.mark.parametrize("sync", [T.cluster_sync, both_halves])
 @pytest.mark.parametrize(("dims", "grid"), [(2, (8,)), (4, (8,)), ((8, 1), (8, 1)), (1, (8,))])
-def test_blocks_of_a_cluster_run_together(dims: Any, grid: Any, sync: Any) -> None:
+def test_blocks_of_a_cluster_run_together(dims: Any, grid: Any, sync: Any, on_gpu: Any) -> None:
     size = dims if isinstance(dims, int) else dims[0] * dims[1]
     a = np.arange(8 * N, dtype="int32").reshape(8, N)
     b, c = np.zeros((2, 8, N), "int32")
@@ -69,6 +69,8 @@ def test_blocks_of_a_cluster_run_together(dims: Any, grid: Any, sync: Any) -> No
     written = a[:, ::-1] + rank[:, None] * 1000
     np.testing.assert_array_equal(b, written)
     np.testing.assert_array_equal(c, written[np.arange(8) - rank + size - 1 - rank] + a)
+    native = on_gpu(exchange(dims, grid, sync), a, *np.zeros((2, 8, N), "int32"))
+    np.testing.assert_array_equal(c if native is None else native[2], c)
 
 
 @pytest.mark.emulate
@@ -250,12 +252,14 @@ def with_source(import_it: bool) -> Any:
 
 @pytest.mark.emulate
 @pytest.mark.parametrize("import_it", [True, False])
-def test_source_text_before_a_kernel(import_it: bool) -> None:
+def test_source_text_before_a_kernel(import_it: bool, on_gpu: Any) -> None:
     a, b = np.arange(N, dtype="float32"), np.zeros(N, "float32")
     compiled = tl.compile(with_source(import_it), target="cuda", execution="emulate")
     compiled(a, b)
     np.testing.assert_array_equal(b, 2 * a)
     assert compiled.get_kernel_source().count("float twice(") == 1
+    native = on_gpu(with_source(import_it), a, np.zeros(N, "float32"))
+    np.testing.assert_array_equal(b if native is None else native[1], b)
     with pytest.raises(NoReferenceMeaningError, match="call_extern"):
         tl.compile(with_source(import_it), target="interpret")
 
@@ -281,7 +285,7 @@ def from_source(source: Any, entry: str = "main_kernel") -> Any:
 
 
 @pytest.mark.emulate
-def test_a_kernel_of_source_text(tmp_path: Path) -> None:
+def test_a_kernel_of_source_text(tmp_path: Path, on_gpu: Any) -> None:
     path = tmp_path / "kernel.cu"
     path.write_text(SOURCE, "utf-8")
     for source, entry in (
@@ -293,6 +297,8 @@ def test_a_kernel_of_source_text(tmp_path: Path) -> None:
         a, b = np.arange(128, dtype="float32").reshape(2, 64), np.zeros((2, 64), "float32")
         tl.compile(from_source(source, entry), target="cuda", execution="emulate")(a, b, 3)
         np.testing.assert_array_equal(b, 3 * a[:, ::-1])
+        native = on_gpu(from_source(source, entry), a, np.zeros((2, 64), "float32"), 3)
+        np.testing.assert_array_equal(b if native is None else native[1], b)
 
 
 @pytest.mark.compile
