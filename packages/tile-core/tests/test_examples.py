@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tile_core.errors import CodeGenerationUnimplementedError
+from tile_core.plugins.manager import backends
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 EXAMPLES = REPOSITORY / "examples" / "language"
 DOCS = REPOSITORY / "docs"
@@ -26,6 +29,8 @@ SAYS = {
     "python_boundary": "TILE-E0111",
     "scopes_and_footprint": "64 KiB = 512 bytes or 128 registers a thread",
 }
+NATIVE = ("interpret", "cpu")
+OTHERS = sorted(backends().keys() - set(NATIVE))
 # The interpreter lowers nothing, so that it has no vectors to draw.
 UNDRAWN = {("control_flow_cost", "interpret")}
 
@@ -41,7 +46,7 @@ def test_there_are_six() -> None:
 
 
 @pytest.mark.usefixtures("beside_the_examples")
-@pytest.mark.parametrize("target", ["interpret", "cpu"])
+@pytest.mark.parametrize("target", NATIVE)
 @pytest.mark.parametrize("name", SAYS)
 def test_example(name: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)["main"]
@@ -50,6 +55,25 @@ def test_example(name: str, target: str, tmp_path: Path, capsys: pytest.CaptureF
     drawn = list(tmp_path.iterdir())
     assert bool(drawn) != ((name, target) in UNDRAWN)
     assert all(path.read_bytes().startswith(PNG) and path.name.startswith(name) for path in drawn)
+
+
+@pytest.mark.emulate
+@pytest.mark.usefixtures("beside_the_examples")
+@pytest.mark.parametrize("target", OTHERS)
+@pytest.mark.parametrize("name", SAYS)
+def test_example_in_the_emulator(
+    name: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unchanged on every installed backend that generates code."""
+    monkeypatch.setenv("TILE_EXECUTION", "emulate")
+    main = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)["main"]
+    try:
+        main(["--target", target, "--figures", str(tmp_path)])
+    except CodeGenerationUnimplementedError as error:
+        pytest.skip(error.message)
+    shown = capsys.readouterr().out
+    # An example goes on where a target refuses a dtype, and says so.
+    assert SAYS[name] in shown or f"refused on {target} (TILE-E" in shown
 
 
 @pytest.mark.usefixtures("beside_the_examples")

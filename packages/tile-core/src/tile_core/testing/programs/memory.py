@@ -514,3 +514,23 @@ def loops_without_iterations_do_nothing(run: Run) -> None:
         a, b = run.randn(8), run.empty(8)
         run(kernel, a, b)
         run.equal(b, a)
+
+
+@TABLE(case="D11", needs=("uint8", "int64"))
+def elements_beyond_the_range_of_int32(run: Run) -> None:
+    """Found by a constant, by an index of 64 bits and by a sum that 32 bits do not hold."""
+    n, at = 2**31 + 64, 2**31 + 3
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), T.uint8), B: T.Tensor((48,), T.uint8), start: T.int64):
+        with T.Kernel(1, threads=32) as bx:
+            for i in T.Parallel(16):
+                B[i] = A[at + i]
+                B[16 + i] = A[start + i]
+                B[32 + i] = A[(bx + 1) * 2147483647 + 4 + i]
+
+    # Memory that nobody touches is not paid for.
+    a, b = torch.empty(n, dtype=torch.uint8), run.empty(48, dtype="uint8")
+    a[at : at + 17] = torch.arange(100, 117, dtype=torch.uint8)
+    run(kernel, a, b, at)
+    run.equal(b, [*range(100, 116)] * 3)
