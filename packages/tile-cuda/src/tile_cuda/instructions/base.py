@@ -15,7 +15,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 
 from tile_core.ir.ops import tile_op
-from tile_core.printer.expressions import element
+from tile_core.printer.expressions import element, place
 from tile_core.printer.language import Forms, Node, Use
 from tile_core.printer.precedence import Code, Precedence, call, prefix
 from tile_core.printer.printer import Printer
@@ -38,7 +38,8 @@ class Pointer:
     """A pointer operand: the bytes from there on that the instruction reads, writes, or both.
 
     `when` is the position of an operand that, where it is 0, says that nothing is read. `lazy` marks an address that
-    not every lane uses; `later` that what is read and written is so when a wait has passed.
+    not every lane uses; `later` that what is read and written is so when a wait has passed; `accounted` that the
+    emulator's function says itself what happens there.
     """
 
     reads: Size | None = None
@@ -46,6 +47,7 @@ class Pointer:
     when: int | None = None
     lazy: bool = False
     later: bool = False
+    accounted: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Instruction:
 
 
 def _pointer(printer: Printer, node: Node, argument: Node, pointer: Pointer, attributes: Attributes) -> Code:
+    if pointer.accounted:
+        return place(printer, argument)
     (load,) = argument.args
     itembits = int(load.ty.dtype.bits)
     read: Literal["read", "continue"] = "continue" if pointer.later else "read"

@@ -21,7 +21,7 @@ LANES = 32
 WARPGROUP = 128
 ROWS, COLUMNS = 0, 1
 
-Family = Literal["mma", "wgmma"]
+Family = Literal["mma", "wgmma", "tcgen05"]
 
 PTX_TYPES = {
     "float64": "f64",
@@ -169,6 +169,12 @@ def accumulator(m: int, n: int, warps: int = 1) -> FragmentLayout:
 
 
 @functools.cache
+def rows_of_threads(m: int, n: int) -> FragmentLayout:
+    """A row a thread: what a warpgroup holds of tensor memory, whose lanes are rows."""
+    return FragmentLayout(m, n, _digits((m, ROWS, 1)), _digits((n, COLUMNS, 1)))
+
+
+@functools.cache
 def metadata(chunks: int, wide: bool, warps: int = 1) -> FragmentLayout:
     """Metadata of 16 rows a warp and `chunks` chunks, `wide` for types of 16 and 32 bits: as an H200 reads it."""
     quads = ((8, ROWS, 1), (warps, ROWS, 16))
@@ -193,12 +199,12 @@ def matrix(trans: bool = False) -> FragmentLayout:
 
 @dataclass(frozen=True)
 class MatrixInstruction:
-    """D = A × B + D of one warp (`mma`) or of four (`wgmma`): A is m × k, B is k × n.
+    """D = A × B + D of one warp (`mma`), of four (`wgmma`), or in tensor memory (`tcgen05`): A is m × k, B is k × n.
 
     `d`, `a` and `b` are dtypes. `first` and `last` are the compute capabilities, as `80` for `sm_80`, between which it
-    exists; `last` is 0 where it goes on. `b_layout` is `None` for wgmma, whose B is in shared memory; its A is in
-    registers as `a_layout` says or in shared memory. With `narrow`, floats of 8, 6 and 4 bits are mixed: one of 6 bits
-    lies in the low bits of its byte, one of 4 bits in bits 2 to 5 (PTX ISA, "mma", `.kind::f8f6f4`).
+    exists; `last` is 0 where it goes on. `b_layout` is `None` where B is in shared memory; A then is in registers (or
+    tensor memory) as `a_layout` says or in shared memory. With `narrow`, floats of 8, 6 and 4 bits are mixed: one of 6
+    bits lies in the low bits of its byte, one of 4 bits in bits 2 to 5 (PTX ISA, "mma", `.kind::f8f6f4`).
 
     With `sparse`, every chunk of a row of A has half of its elements. The k / 2 that are there lie one after another,
     and `metadata_layout` (m × chunks) says which four bits of which thread's word name their places (see `chunk`).
@@ -229,6 +235,8 @@ class MatrixInstruction:
     @property
     def a_layout(self) -> FragmentLayout:
         """The registers of A."""
+        if self.family == "tcgen05":
+            return rows_of_threads(self.m, self.k)
         depth = self.k // 2 if self.sparse else self.k
         if self.family == "wgmma":
             return operand_a(16, depth, self._packed, WARPGROUP // LANES)
@@ -237,11 +245,13 @@ class MatrixInstruction:
     @property
     def b_layout(self) -> FragmentLayout | None:
         """The registers of B; `None` where B is in shared memory."""
-        return None if self.family == "wgmma" else operand_b(self.k, self.n, self._packed)
+        return operand_b(self.k, self.n, self._packed) if self.family == "mma" else None
 
     @property
     def d_layout(self) -> FragmentLayout:
-        """The registers of C and D."""
+        """The registers of C and D; of `tcgen05` those into which its rows in tensor memory are loaded."""
+        if self.family == "tcgen05":
+            return rows_of_threads(self.m, self.n)
         return accumulator(16, self.n, WARPGROUP // LANES) if self.family == "wgmma" else accumulator(self.m, self.n)
 
     @property
@@ -344,7 +354,21 @@ def _wgmma() -> Iterator[MatrixInstruction]:
             yield MatrixInstruction("wgmma", 64, n, 2 * k, d, a, b, 90, 90, sparse=True)
 
 
-TABLE: tuple[MatrixInstruction, ...] = (*_mma(), *_wgmma())
+def _tcgen05() -> Iterator[MatrixInstruction]:
+    """Rows are 128, the lanes of tensor memory. PTX ISA, "tcgen05.mma", of one CTA and without sparsity or scales."""
+    kinds = [
+        ("float32", *_F16, 16),
+        ("float32", *_BF16, 16),
+        ("float32", *_TF32, 8),
+        *(("float32", a, b, 32) for a, b in _FP8),
+        *(("int32", a, b, 32) for a, b in _BYTES),
+    ]
+    for d, a, b, k in kinds:
+        for n in range(16, 257, 16):
+            yield MatrixInstruction("tcgen05", 128, n, k, d, a, b, 100, 100 if d == "int32" else 110)
+
+
+TABLE: tuple[MatrixInstruction, ...] = (*_mma(), *_wgmma(), *_tcgen05())
 """Every matrix instruction, for each triple of dtypes the largest k first."""
 
 

@@ -56,6 +56,8 @@ void proxy_fence();
 uint32_t begin_reads();
 void read_beside(unsigned unit, uint32_t time, const void* address, unsigned bytes);
 void end_reads(unsigned unit, uint32_t time);
+// An arrival when an instruction of `unit` that was begun at `time` ends: where a wait passes, `end(data)` is called.
+void phase_arrive_after(const Spot& barrier, unsigned unit, uint32_t time, void (*end)(void*), void* data);
 
 // Refuses what an operation is asked for.
 [[noreturn]] void refuse_copy(const Spot& place, const char* why);

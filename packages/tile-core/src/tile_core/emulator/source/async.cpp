@@ -31,6 +31,8 @@ struct Copy {
   int line = kNoSite;
   uint32_t time = 0;
   bool has_read = false, landed = false;
+  void (*end)(void*) = nullptr;  // of an instruction, in place of runs
+  void* data = nullptr;
 };
 using Held = std::shared_ptr<Copy>;
 using Group = std::vector<Held>;
@@ -118,6 +120,7 @@ PhaseBarrier& barrier_at(const Spot& place, const char* does) {
 void land(Copy& copy) {
   if (copy.landed) return;
   copy.landed = true;
+  if (copy.end != nullptr) copy.end(copy.data);
   for (const Run& run : copy.runs) {
     if (run.from == nullptr) {
       memset(run.to, 0, run.bytes);
@@ -201,8 +204,9 @@ void issue(unsigned reader, unsigned writer) {
 
 void report_unfinished(const Copy& copy, const char* what) {
   Text text;
-  text.add("block (%u, %u, %u) ends while a copy of thread %u %s ", block.index.x, block.index.y, block.index.z,
-           copy.thread, what);
+  const bool is_copy = copy.end == nullptr;
+  text.add("block (%u, %u, %u) ends while %s of thread %u %s ", block.index.x, block.index.y, block.index.z,
+           is_copy ? "a copy" : "an asynchronous instruction", copy.thread, is_copy ? what : "signals");
   add_spot(text, copy.place).add(": nothing waits for it");
   record(Fault::kCopy, copy.place.site == kNoSite ? copy.line : copy.place.site, text);
 }
@@ -395,6 +399,16 @@ void read_beside(unsigned unit, uint32_t time, const void* address, unsigned byt
 
 void end_reads(unsigned unit, uint32_t time) {
   if (is_checked()) see_copies(engine_of(Unit::kInstruction, unit), time + 1);
+}
+
+void phase_arrive_after(const Spot& place, unsigned unit, uint32_t time, void (*end)(void*), void* data) {
+  PhaseBarrier& barrier = barrier_at(place, "signals");
+  copy_begin(CopyKind::kToShared, place);
+  described->end = end, described->data = data;
+  barrier.coming.push_back(described);
+  described.reset();
+  if (is_checked()) barrier.released.see_copies(engine_of(Unit::kInstruction, unit), time + 1);
+  arrive(barrier, place);
 }
 
 void refuse_copy(const Spot& place, const char* why) { refuse(place, "copies at", why); }

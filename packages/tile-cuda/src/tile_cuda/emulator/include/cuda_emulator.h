@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda_async.h"
-#include "cuda_wgmma.h"
+#include "cuda_tcgen05.h"
 #include "cuda_math.h"
 #include "tile_qualifiers.h"
 

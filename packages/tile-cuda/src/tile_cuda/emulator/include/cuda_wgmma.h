@@ -26,13 +26,14 @@ inline uint64_t descriptor_advance(uint64_t descriptor, int bytes) {
 struct Descriptor {
   unsigned start, leading, stride, width;
 
-  explicit Descriptor(uint64_t bits)
+  Descriptor(uint64_t bits, unsigned width)
       : start(static_cast<unsigned>(bits & 0x3fff) << 4),
         leading(static_cast<unsigned>(bits >> 16 & 0x3fff) << 4),
-        stride(static_cast<unsigned>(bits >> 32 & 0x3fff) << 4) {
-    constexpr unsigned widths[] = {16, 128, 64, 32};
-    width = widths[bits >> 62];
-  }
+        stride(static_cast<unsigned>(bits >> 32 & 0x3fff) << 4),
+        width(width) {}
+  // Of wgmma.
+  explicit Descriptor(uint64_t bits) : Descriptor(bits, kWidths[bits >> 62]) {}
+  static constexpr unsigned kWidths[] = {16, 128, 64, 32};
 
   template <bool Trans>
   unsigned address(unsigned major, unsigned k, unsigned itemsize) const {

@@ -1,0 +1,176 @@
+// Tensor memory and its products on the host. A product is done when a wait for the barrier passes to which it was committed;
+// loads and stores are done at once.
+#pragma once
+
+#include "cuda_wgmma.h"
+
+namespace tile {
+
+constexpr unsigned kTensorLanes = 128, kTensorColumns = 512, kTensorUnit = 32;  // columns that are taken together
+constexpr unsigned kTensorReads = kMaxThreads / kWarpgroup;  // their number among those that read beside the threads
+
+struct TensorProduct {
+  void (*run)(const TensorProduct&);
+  uint32_t d;
+  uint64_t a, b;
+  bool adds;
+  TensorProduct* next;
+};
+
+struct TensorMemory {
+  uint64_t block = 0;
+  uint32_t words[kTensorLanes][kTensorColumns];
+  bool taken[kTensorColumns / kTensorUnit] = {};
+  TensorProduct *oldest = nullptr, *newest = nullptr;
+  uint64_t begun = 0, ended = 0;
+  uint32_t time = 0;
+
+  void end_oldest(bool is_run) {
+    TensorProduct* const ended_one = oldest;
+    if (is_run) ended_one->run(*ended_one);
+    oldest = ended_one->next;
+    if (oldest == nullptr) newest = nullptr;
+    delete ended_one;
+    ++ended;
+  }
+};
+static TensorMemory* const tensor_memory_of_process = new TensorMemory;
+
+inline TensorMemory& tensor_memory() {
+  TensorMemory& own = *tensor_memory_of_process;
+  if (own.block != block.serial) {
+    while (own.oldest != nullptr) own.end_oldest(false);
+    own.block = block.serial, own.begun = own.ended = 0, own.time = 0;
+    memset(own.taken, 0, sizeof(own.taken));
+  }
+  return own;
+}
+
+// `count` columns from `column` on of a lane, all of which have been taken.
+inline uint32_t* tensor_words(unsigned lane, unsigned column, unsigned count) {
+  TensorMemory& own = tensor_memory();
+  if (column + count > kTensorColumns) stop(Fault::kInstruction, "uses columns beyond the end of tensor memory");
+  for (unsigned unit = column / kTensorUnit; unit <= (column + count - 1) / kTensorUnit; ++unit)
+    if (!own.taken[unit]) stop(Fault::kInstruction, "uses columns of tensor memory that are not taken");
+  return &own.words[lane][column];
+}
+
+template <typename Address>
+void tcgen05_alloc(Address address, int columns) {
+  together(kWarp, 0, [&](auto) {
+    if (block.lane() != 0) return 0;
+    TensorMemory& own = tensor_memory();
+    const unsigned units = static_cast<unsigned>(columns) / kTensorUnit;
+    unsigned first = 0, free = 0;
+    for (unsigned unit = 0; unit < kTensorColumns / kTensorUnit && free < units; ++unit) {
+      free = own.taken[unit] ? 0 : free + 1;
+      first = unit + 1 - free;
+    }
+    if (free < units) stop(Fault::kInstruction, "waits for columns of tensor memory that nothing gives back");
+    for (unsigned unit = first; unit < first + units; ++unit) own.taken[unit] = true;
+    for (auto& lane : own.words) memset(lane + first * kTensorUnit, kNoValue, units * kTensorUnit * sizeof(uint32_t));
+    auto* const to = address();
+    const uint32_t found = first * kTensorUnit;
+    memcpy(static_cast<void*>(to), &found, sizeof(found));
+    return 0;
+  });
+}
+inline void tcgen05_dealloc(uint32_t address, int columns) {
+  together(kWarp, 0, [=](auto) {
+    if (block.lane() != 0) return 0;
+    tensor_words(0, address & 0xffff, static_cast<unsigned>(columns));
+    memset(tensor_memory().taken + (address & 0xffff) / kTensorUnit, 0, static_cast<unsigned>(columns) / kTensorUnit);
+    return 0;
+  });
+}
+inline void tcgen05_relinquish() {}
+
+// The words of this thread's lane at `address`, whose lane is the first of the warp's.
+inline uint32_t* own_tensor_words(uint32_t address, unsigned count) {
+  const unsigned first = block.self->linear / 32 % 4 * 32;
+  if (address >> 16 != first) stop(Fault::kInstruction, "moves lanes of tensor memory that are not those of its warp");
+  return tensor_words(first + block.lane(), address & 0xffff, count);
+}
+template <unsigned Count>
+void tcgen05_load(void* registers, uint32_t address) {
+  memcpy(registers, own_tensor_words(address, Count), Count * sizeof(uint32_t));
+}
+template <unsigned Count>
+void tcgen05_store(uint32_t address, const void* registers) {
+  memcpy(own_tensor_words(address, Count), registers, Count * sizeof(uint32_t));
+}
+inline void tcgen05_wait_loads() {}
+inline void tcgen05_wait_stores() {}
+inline void tcgen05_fence_before() {}
+inline void tcgen05_fence_after() {}
+
+inline Descriptor tensor_descriptor(uint64_t bits) {
+  constexpr unsigned widths[] = {16, 0, 128, 0, 64, 0, 32, 0};
+  if ((bits >> 46 & 7) != 1 || widths[bits >> 61] == 0)
+    stop(Fault::kInstruction, "multiplies through something that is no descriptor for tensor memory's products");
+  return Descriptor(bits, widths[bits >> 61]);
+}
+
+template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, bool AIsTensor, int SignA,
+          int SignB>
+struct TensorProductOf {
+  using Value = typename D::Value;
+
+  template <bool Trans>
+  static void note(uint64_t bits, unsigned itemsize, unsigned count) {
+    const Descriptor from = tensor_descriptor(bits);
+    const unsigned step = 16 / itemsize, along_major = Trans ? step : 1, along_k = Trans ? 1 : step;
+    for (unsigned major = 0; major < count; major += along_major)
+      for (unsigned k = 0; k < K; k += along_k)
+        read_beside(kTensorReads, tensor_memory().time, tile_shared + from.address<Trans>(major, k, itemsize), 16);
+  }
+
+  static Value element_of_a(const TensorProduct& product, unsigned row, unsigned k) {
+    if (AIsTensor) return packed<A>(&tensor_memory().words[row][product.a & 0xffff], k);
+    const unsigned at = tensor_descriptor(product.a).template address<TransA>(row, k, A::kBits / 8);
+    return packed<A>(tile_shared + at, 0);
+  }
+
+  static void run(const TensorProduct& product) {
+    static Value a[kTensorLanes][K], b[N][K];
+    const Descriptor from_b = tensor_descriptor(product.b);
+    for (unsigned row = 0; row < kTensorLanes; ++row)
+      for (unsigned k = 0; k < K; ++k) a[row][k] = SignA * element_of_a(product, row, k);
+    for (unsigned n = 0; n < N; ++n)
+      for (unsigned k = 0; k < K; ++k)
+        b[n][k] = SignB * packed<B>(tile_shared + from_b.address<TransB>(n, k, B::kBits / 8), 0);
+    for (unsigned row = 0; row < kTensorLanes; ++row)
+      for (unsigned n = 0; n < N; ++n) {
+        uint32_t* const d = &tensor_memory().words[row][(product.d & 0xffff) + n];
+        Value sum = product.adds ? packed<D>(d, 0) : Value(0);
+        for (unsigned k = 0; k < K; ++k) sum += a[row][k] * b[n][k];
+        pack<D>(d, 0, sum);
+      }
+  }
+};
+template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, bool AIsTensor, int SignA,
+          int SignB>
+void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, int accumulate) {
+  using Self = TensorProductOf<N, K, D, A, B, TransA, TransB, AIsTensor, SignA, SignB>;
+  TensorMemory& own = tensor_memory();
+  own.time = begin_reads();
+  if (own.time != 0 && !AIsTensor) Self::template note<TransA>(a, A::kBits / 8, kTensorLanes);
+  if (own.time != 0) Self::template note<TransB>(b, B::kBits / 8, N);
+  tensor_words(0, d & 0xffff, N);
+  if (AIsTensor) tensor_words(0, a & 0xffff, K * A::kBits / 32);
+  if (d >> 16 != 0) stop(Fault::kInstruction, "multiplies into lanes of tensor memory that do not begin at 0");
+  auto* const made = new TensorProduct{&Self::run, d, a, b, accumulate != 0, nullptr};
+  (own.newest == nullptr ? own.oldest : own.newest->next) = made;
+  own.newest = made;
+  ++own.begun;
+}
+inline void tcgen05_commit(const Spot& barrier) {
+  TensorMemory& own = tensor_memory();
+  const auto end = [](void* data) {
+    const uint64_t last = reinterpret_cast<uint64_t>(data);
+    while (tensor_memory().ended < last) tensor_memory().end_oldest(true);
+  };
+  phase_arrive_after(barrier, kTensorReads, own.time, end, reinterpret_cast<void*>(own.begun));
+}
+
+}  // namespace tile
