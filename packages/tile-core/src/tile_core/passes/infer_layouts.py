@@ -208,6 +208,10 @@ class _Settled:
         widest: int = self._vector_bytes
         memory = [access for access in nest.accesses if access.scope in (regions.GLOBAL, *regions.SHARED)]
         last = nest.variables[-1]
+        # Shared tiles are accessed in smaller pieces where they must be; what counts is that tensors are not.
+        tensors = [access for access in memory if access.scope == regions.GLOBAL]
+        if any(lane_stride(access, last, self._analyzer) != 0 for access in tensors):
+            memory = tensors
         if nest.is_product:
             # What strides is read one by one along K; the columns of C are vectors all the same.
             memory = [access for access in memory if lane_stride(access, last, self._analyzer) == 1]
@@ -222,7 +226,7 @@ class _Settled:
         moving = [access for nest in self._group.nests for access in self._moving(nest)]
         if not moving:
             return None
-        widest = max(1, self._vector_bytes // min(access.itemsize for access, _var in moving))
+        widest = max(1, self._vector_bytes // max(access.itemsize for access, _var in moving))
         while widest > 1 and self._group.extents[0] < widest * self._block:
             widest //= 2
         if widest <= self._vector:

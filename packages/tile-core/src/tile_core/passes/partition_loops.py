@@ -24,7 +24,7 @@ from tile_core.ir import regions, thread_groups, visit
 from tile_core.ops.print import is_printed_once
 from tile_core.ops.threads import ATOMIC_UPDATES, exchanges, is_for_every_thread, tells_threads_apart
 from tile_core.passes import rebuild
-from tile_core.passes.accesses import uses
+from tile_core.passes.accesses import substitute, uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
@@ -41,7 +41,7 @@ from tile_core.passes.nests import (
 )
 from tile_core.passes.plan_shared_memory import ALIGNMENT, OWN_PLACE, asynchronous, size_in_bytes
 from tile_core.passes.swizzle_tiles import TILES
-from tile_core.passes.thread_nests import emit_nest
+from tile_core.passes.thread_nests import emit_nest, emit_vectorized
 from tile_core.passes.thread_reducers import reducer_statement
 from tile_core.passes.thread_reductions import emit_reduction
 from tile_core.passes.thread_scans import emit_scan
@@ -129,6 +129,7 @@ class _Block:
         self._scope = scope
         self._multiplier = multiplier
         self._is_one_program = is_one_program
+        self._names: dict[ir.Var, ir.Expr] = {}
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.SeqStmt):
@@ -203,6 +204,8 @@ class _Block:
 
     def _nested(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.For):
+            if not self._is_one_program and (vectors := emit_vectorized(self._scope, stmt, self._names)) is not None:
+                return vectors
             bounds = {name: self._value(getattr(stmt, name)) for name in ("min", "extent")}
             return rebuild.loop(stmt, **bounds, body=self.stmt(stmt.body))
         if isinstance(stmt, S.IfThenElse):
@@ -232,6 +235,8 @@ class _Block:
     def _bind(self, stmt: S.Bind) -> S.Stmt:
         """A value that an atomic update gives is the block's: one thread makes it, and the others read it."""
         value = self._value(stmt.value)
+        if not visit.collect(value, ir.TensorLoad) and not visit.collect(value, ir.Call):
+            self._names[stmt.var] = substitute(value, self._names)
         if self._scope.block == 1 or not self._is_one_program or not exchanges(value, ATOMIC_UPDATES):
             return S.Bind(stmt.var, value, stmt.span)
         place = self._scope.workspace(str(stmt.var.name), str(stmt.var.ty.dtype), 1)

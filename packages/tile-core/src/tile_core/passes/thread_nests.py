@@ -16,13 +16,13 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
-from tile_core.layouts.mapping import Lane
+from tile_core.layouts.mapping import FlatMapping, Lane
 from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import NestPlan
 from tile_core.passes.nests import ParallelNest
 from tile_core.passes.thread_products import emit_product
 from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32
-from tile_core.passes.vector_units import VectorUnit, vector_unit
+from tile_core.passes.vector_units import NameValues, VectorUnit, vector_unit
 
 UNROLLED_STEPS = 64
 BATCH_BYTES = 128
@@ -35,6 +35,41 @@ def emit_nest(scope: ThreadScope, nest: ParallelNest) -> S.Stmt:
     steps = step_variables(len(plan.mapping.steps))
     product = emit_product(scope, nest, plan, steps)
     return _Emitter(scope, nest, plan).result() if product is None else product
+
+
+def emit_vectorized(scope: ThreadScope, loop: S.For, names: NameValues) -> S.Stmt | None:
+    """A `T.vectorized` loop of one thread as whole vectors; `None` where nothing in it moves as one.
+
+    `names` are those that stand around it, with their values.
+    """
+    extent = regions.constant(loop.extent)
+    if loop.kind != S.ForKind.VECTORIZED or extent is None or extent < 2 or extent & (extent - 1):
+        return None
+    if regions.constant(loop.min) != 0:
+        return None
+    first = tirx.Var(str(loop.loop_var.name), loop.loop_var.ty)
+
+    def at(lane: ir.Expr) -> S.Stmt:
+        return substitute(loop.body, {loop.loop_var: first + _as(lane, first)})
+
+    def one_lane(lane: ir.Expr) -> S.Stmt:
+        return scope.rewrite(at(lane), {}, 0)
+
+    unit = vector_unit(scope, at(int32(0)), first, FlatMapping((extent,), 1, extent), one_lane, names)
+    if unit is None:
+        return None
+    zero = int32(0)
+    whole = visit.sequence([*unit.arrays(1), unit.loads(zero), unit.work(zero)], loop.span)
+    if unit.conditions:
+        lane = tirx.Var("lane", "int32")
+        lanes = S.For(lane, zero, int32(extent), S.ForKind.UNROLLED, one_lane(lane), span=loop.span)
+        whole = S.IfThenElse(conjunction(unit.conditions), whole, lanes, loop.span)
+    return visit.mutate(substitute(whole, {first: E.IntImm(first.ty, 0)}), (E.Add, _without_zero))
+
+
+def _without_zero(node: E.Add, mutator: Any) -> ir.Expr:
+    total = mutator.default_mutate(node)
+    return total.a if isinstance(total.b, E.IntImm) and total.b.value == 0 else total
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ where not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping as ValuesByName
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import tvm_ffi
 from tvm import ir, tirx
@@ -35,6 +37,9 @@ from tile_core.passes.ranges import conjuncts
 from tile_core.passes.thread_scope import ThreadScope, int32
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
+NameValues: TypeAlias = ValuesByName[ir.Var, ir.Expr]
+"""Names that are bound around a body, and values that they stand for: none that was loaded."""
+NO_NAMES: NameValues = MappingProxyType({})
 ALIGNED_MOVE = "aligned_move"
 """Attribute around `if (aligned) <one vector move> else <a loop over its elements>`."""
 
@@ -65,11 +70,13 @@ class VectorUnit:
         last: ir.Var,
         mapping: Mapping,
         lane_body: Callable[[ir.Expr], S.Stmt],
+        outer: NameValues = NO_NAMES,
     ) -> None:
         self._scope, self._body, self._last, self._lane_body = scope, body, last, lane_body
         self._width, self._head = mapping.vector, mapping.head
         self._analyzer = Analyzer()
-        self._names = _Names(body)
+        self._outer = outer
+        self._names = _Names(body, outer)
         self._loads: list[_Moved] = []
         self._stores: list[_Moved] = []
         self.conditions: list[ir.Expr] = []
@@ -264,7 +271,7 @@ class VectorUnit:
 
     def _through_arrays(self, body: S.Stmt, lane: ir.Var, slot: ir.Expr) -> S.Stmt:
         """One lane with its vector accesses replaced by the lane's element of the arrays."""
-        names = _Names(body)
+        names = _Names(body, self._outer)
 
         def find(moved: list[_Moved], buffer: ir.Var, indices: Any) -> _Moved | None:
             own = names.access(buffer, indices, is_store=False).indices
@@ -299,13 +306,19 @@ class VectorUnit:
 
 
 def vector_unit(
-    scope: ThreadScope, body: S.Stmt, last: ir.Var, mapping: Mapping, lane_body: Callable[[ir.Expr], S.Stmt]
+    scope: ThreadScope,
+    body: S.Stmt,
+    last: ir.Var,
+    mapping: Mapping,
+    lane_body: Callable[[ir.Expr], S.Stmt],
+    outer: NameValues = NO_NAMES,
 ) -> VectorUnit | None:
     """`body` for a unit from index `last`; `None` without vector access or where a part must stay per lane.
 
-    `body` is the body at lane 0 before fragments are rewritten; `lane_body(lane)` is one lane after.
+    `body` is the body at lane 0 before fragments are rewritten; `lane_body(lane)` is one lane after. `outer` are the
+    values of names around it.
     """
-    unit = VectorUnit(scope, body, last, mapping, lane_body)
+    unit = VectorUnit(scope, body, last, mapping, lane_body, outer)
     return unit if unit.analyse() else None
 
 
@@ -315,8 +328,8 @@ class _Names:
     A name for a value that was loaded stands for itself: loading it again could give another value.
     """
 
-    def __init__(self, body: S.Stmt) -> None:
-        self._values: dict[ir.Var, ir.Expr] = {}
+    def __init__(self, body: S.Stmt, outer: NameValues = NO_NAMES) -> None:
+        self._values: dict[ir.Var, ir.Expr] = dict(outer)
         self._loaded: list[ir.Var] = []
         for bind in visit.collect(body, S.Bind):
             value = substitute(bind.value, self._values)
