@@ -260,3 +260,24 @@ def test_everything_compiles(build: Any) -> None:
             B[t] = T.__ldg(A, t) + T.cast(T.__ldg(I[t]), "float16")
 
     assert "__ldg(&A[tx])" in build(cached)
+
+
+@pytest.mark.emulate
+def test_random_numbers_are_the_same_everywhere(agree: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 64), "uint32"), F: T.Tensor((4, 64), "float32"), D: T.Tensor((4, 64), "float64")):
+        with T.Kernel(2, threads=64) as block:
+            t = T.get_thread_binding()
+            T.rng_init(12345, off=3)
+            for row in range(2):
+                A[block * 2 + row, t] = T.rng_rand()
+                F[block * 2 + row, t] = T.rng_rand_float()
+                D[block * 2 + row, t] = T.rng_rand_float(bit=64)
+
+    numbers, floats, doubles = agree(
+        kernel, np.zeros((4, 64), "uint32"), np.zeros((4, 64), "float32"), np.zeros((4, 64), "float64")
+    )
+    assert len(np.unique(numbers)) > 250
+    for drawn in (floats, doubles):
+        assert ((drawn > 0) & (drawn <= 1)).all()
+        assert abs(drawn.mean() - 0.5) < 0.1

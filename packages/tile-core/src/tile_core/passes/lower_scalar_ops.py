@@ -50,8 +50,9 @@ class LowerScalarOps:
             operands.append(argument)
         expanded = expand_call(rewritten, operands)
         if expanded is None and name in SCALARS:
+            kind = getattr(context.target, "kind", "")
             raise UnsupportedOnTargetError(
-                f"{context.target} has no instruction for {name.removeprefix('tile.')}",
+                f"the target {kind!r} has no instruction for {name.removeprefix('tile.')}",
                 remedy="compile for a target that has it, or write the portable form",
                 span=from_tvm(call.span),
             )

@@ -135,10 +135,7 @@ class _Block:
         if isinstance(stmt, S.SeqStmt):
             return visit.sequence([self.stmt(part) for part in stmt.seq], stmt.span)
         if is_parallel(stmt):
-            nest = parallel_nest(stmt)
-            if any(isinstance(extent, int) and extent <= 0 for extent in nest.extents):
-                return visit.sequence([], stmt.span)
-            return phase(emit_nest(self._scope, nest))
+            return self._nest(stmt)
         if is_reduction(stmt):
             return self._reduction(stmt)
         if is_scan(stmt):
@@ -158,6 +155,12 @@ class _Block:
         if isinstance(stmt, S.BufferStore | S.Evaluate):
             return self._leaf(stmt)
         return self._nested(stmt)
+
+    def _nest(self, stmt: S.Stmt) -> S.Stmt:
+        nest = parallel_nest(stmt)
+        if any(isinstance(extent, int) and extent <= 0 for extent in nest.extents):
+            return visit.sequence([], stmt.span)
+        return phase(emit_nest(self._scope, nest))
 
     def _scan(self, stmt: S.AttrStmt) -> S.Stmt:
         if direct_scan(stmt, frozenset(self._scope.shared)) is None:
