@@ -30,7 +30,7 @@ from attention import attention, reference
 from gemm import gemm
 
 WARM_MS, TIMED_MS, PAUSE_S = 200.0, 100.0, 0.15
-WIDE = {"block": (128, 256, 64), "threads": 256, "num_stages": 4}
+WIDE = {"block": (128, 256, 64), "threads": 256, "num_stages": 4, "panel": 16}
 TALL = {"block": (256, 128, 64), "threads": 256, "num_stages": 4}
 
 

@@ -88,7 +88,7 @@ def _match(name: str) -> ExprHandler:
 
 
 def _sync_warp(printer: Printer, node: Node) -> Code:
-    mask = node.attrs.get("mask")
+    mask = None if node.attrs is None else node.attrs.get("mask")
     return call("__syncwarp", *([] if mask is None else [Code(f"{int(mask) % (1 << 32):#x}u")]))
 
 

@@ -16,9 +16,29 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops.base import op_name, view
 from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
 
 NUM_STAGES = "tile.num_stages"
+PLAIN = frozenset(
+    f"tile.{name}"
+    for name in (
+        "atomic",
+        "copy",
+        "fill",
+        "gemm",
+        "print",
+        "print_message",
+        "print_value",
+        "reduce",
+        "reducer_finalize",
+        "reducer_init",
+        "scan",
+        "sync_threads",
+        "transpose",
+    )
+)
+"""Statements that mean the same among a part of a launch's threads; others may count threads or synchronise by hand."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +97,37 @@ def find_pipelines(
 
     walk(launch.body, repeated=False)
     return found
+
+
+def is_plain(launch: launch_ir.Launch) -> bool:
+    """Whether a second program can stand beside the block's: no early exits, no synchronisation by hand."""
+    body = launch.body
+    if any(visit.collect(body, kind) for kind in (S.Break, S.Continue)) or launch.cluster_dims != (1, 1, 1):
+        return False
+    for stmt in visit.collect(body, S.Evaluate):
+        if isinstance(stmt.value, ir.Call) and (op_name(stmt) not in PLAIN or _names_a_barrier(stmt.value)):
+            return False
+    calls = visit.collect(body, ir.Call)
+    return not any(str(call.op.name).startswith("tile.thread.") for call in calls if isinstance(call.op, ir.Op))
+
+
+def _names_a_barrier(call: ir.Call) -> bool:
+    return call.attrs is not None and "barrier_id" in call.attrs
+
+
+def written(launch: launch_ir.Launch) -> frozenset[ir.Var]:
+    """Every buffer that a launch may write: by stores, by ops, or behind an address."""
+    from tile_core.ops import OPS
+
+    found = {store.buffer for store in visit.collect(launch.body, S.BufferStore)}
+    for call in visit.collect(launch.body, ir.Call):
+        name = str(call.op.name) if isinstance(call.op, ir.Op) else ""
+        if name == "tirx.address_of":
+            found |= _buffers(call.args[0])
+        elif name in OPS:
+            operands = zip(OPS[name].operands, call.args, strict=True)
+            found |= {buffer for operand, value in operands if "w" in operand.access for buffer in _buffers(value)}
+    return frozenset(found)
 
 
 def find_preloads(
@@ -139,12 +190,13 @@ def _touched_outside(body: S.Stmt, loop: S.For) -> frozenset[ir.Var]:
 def _is_written(copy: TensorCopy, statements: list[S.Stmt], readers: list[int]) -> bool:
     """Whether a reader may write the tile: a store, an operand that is written, or an address taken."""
     from tile_core.ops import OPS
-    from tile_core.ops.base import op_name, view
 
     for at in readers:
         for store in visit.collect(statements[at], S.BufferStore):
             if store.buffer.same_as(copy.target):
                 return True
+        if any(copy.target in _buffers(address) for address in _addresses(statements[at])):
+            return True
         for stmt in visit.collect(statements[at], S.Evaluate):
             if copy.target not in touched(stmt):
                 continue
@@ -155,6 +207,11 @@ def _is_written(copy: TensorCopy, statements: list[S.Stmt], readers: list[int]) 
                 if "w" in operand.access and copy.target in _buffers(call.args[operand.name]):
                     return True
     return False
+
+
+def _addresses(stmt: S.Stmt) -> list[ir.Call]:
+    calls = visit.collect(stmt, ir.Call)
+    return [call for call in calls if isinstance(call.op, ir.Op) and str(call.op.name) == "tirx.address_of"]
 
 
 def _buffers(value: ir.Expr) -> set[ir.Var]:

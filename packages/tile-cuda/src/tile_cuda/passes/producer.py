@@ -13,20 +13,27 @@ from typing import Any
 from tvm import ir
 from tvm.tirx import stmt as S
 
-from tile_core.ir import regions, visit
+from tile_core.ir import visit
 from tile_core.passes import rebuild
+from tile_core.passes.accesses import uses
 
 
-def producer_program(body: S.Stmt, replacements: Mapping[S.Stmt, Callable[[Any], S.Stmt]]) -> S.Stmt | None:
+def producer_program(
+    body: S.Stmt,
+    replacements: Mapping[S.Stmt, Callable[[Any], S.Stmt]],
+    own: frozenset[ir.Var],
+    threads: frozenset[ir.Var],
+) -> S.Stmt | None:
     """The control flow of `body` around the statements of `replacements`, each replaced by what the thread does.
 
-    `None` where a bound, a condition or an index reads memory. The program shares variables with `body`.
+    `own` are the counters of the copying thread. `None` where a bound, a condition or an index reads other memory, or
+    depends on which of the block's `threads` asks. The program shares variables with `body`.
     """
     cut = _cut(body, replacements)
     if cut is None:
         return None
     program = _without_unused(cut)
-    return None if _reads_memory(program) else program
+    return None if uses(program, tuple(threads)) or _reads_memory(program, own) else program
 
 
 def _cut(stmt: S.Stmt, replacements: Mapping[S.Stmt, Callable[[Any], S.Stmt]]) -> S.Stmt | None:
@@ -88,16 +95,16 @@ def _variables(expr: ir.Expr) -> list[ir.Var]:
     return visit.collect(expr, ir.Var)
 
 
-def _reads_memory(program: S.Stmt) -> bool:
+def _reads_memory(program: S.Stmt, own: frozenset[ir.Var]) -> bool:
     """Whether any name, bound, condition or index is a load; addresses and the thread's own counters are none."""
     for stmt in visit.statements(program):
         exprs = [stmt.value] if isinstance(stmt, S.Bind) else _expressions(stmt)
-        if any(_loads(expr) for expr in exprs):
+        if any(_loads(expr, own) for expr in exprs):
             return True
     return False
 
 
-def _loads(expr: ir.Expr) -> bool:
+def _loads(expr: ir.Expr, own: frozenset[ir.Var]) -> bool:
     found = False
 
     def call(node: ir.Call, mutator: object) -> ir.Expr:
@@ -110,7 +117,7 @@ def _loads(expr: ir.Expr) -> bool:
 
     def load(node: ir.TensorLoad, _mutator: object) -> ir.Expr:
         nonlocal found
-        found = found or regions.scope(node.source) != regions.VAR
+        found = found or node.source not in own
         return node
 
     visit.mutate(expr, (ir.Call, call), (ir.TensorLoad, load))

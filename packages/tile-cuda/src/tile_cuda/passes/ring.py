@@ -11,6 +11,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.ops import tile_op
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.passes import rebuild
 from tile_core.passes.matrix import HOLD, SETTLE
@@ -196,7 +197,7 @@ class Consumer:
                     flights.append(flight)
                 continue
             stmts.append(self._staged(stmt, self._at.stage))
-            stmts += [self._release(number, self._at.stage) for number in groups]
+            stmts += self._read_by_all(groups)
         stmts += self._landed(flights, len(flights), len(self._statements))
         annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
         body = visit.sequence([*stmts, *self._at.tail], loop.body.span)
@@ -276,6 +277,13 @@ class Consumer:
 
     def _wait(self, number: int) -> S.Stmt:
         return foreign(mbarrier_wait(barrier_at(self._ring.full[number], self._at.stage), self._at.phase))
+
+    def _read_by_all(self, groups: tuple[int, ...]) -> list[S.Stmt]:
+        """Give stages back once every lane of a warp has read them."""
+        if not groups:
+            return []
+        together = ir.Call(tile_op("tile.thread.sync_warp"), [], ret_ty="void")
+        return [foreign(together), *(self._release(number, self._at.stage) for number in groups)]
 
     def _release(self, number: int, stage: ir.Expr) -> S.Stmt:
         """One lane of each warp says that the warp is done."""

@@ -43,7 +43,7 @@ from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.wgmma import WarpgroupProduct
 from tile_cuda.passes.assign_roles import ARRIVALS
 from tile_cuda.passes.lower_asynchrony import is_scheduled
-from tile_cuda.passes.pipelines import Pipeline, Preload, find_pipelines, find_preloads
+from tile_cuda.passes.pipelines import Pipeline, Preload, find_pipelines, find_preloads, is_plain, written
 from tile_cuda.passes.producer import producer_program
 from tile_cuda.passes.ring import (
     Consumer,
@@ -97,8 +97,9 @@ class _Specializer:
     def __init__(
         self, launch: launch_ir.Launch, parameters: frozenset[ir.Var], units: MatrixUnits, context: PassContext
     ) -> None:
-        self._original, self._parameters, self._context = launch, parameters, context
+        self._original, self._parameters, self._tensors, self._context = launch, parameters, parameters, context
         self._multiplier = Multiplier(units, prod(launch.threads), context.capabilities)
+        self._parameters -= written(launch)
         self._take(launch)
 
     def _take(self, launch: launch_ir.Launch) -> launch_ir.Launch:
@@ -112,7 +113,7 @@ class _Specializer:
         threads = self._original.threads
         if threads[1:] != (1, 1) or threads[0] % WARPGROUP or threads[0] + WARPGROUP > MOST_THREADS:
             return None
-        if is_scheduled(self._original.body) or not self._pipelines(self._original):
+        if is_scheduled(self._original.body) or not is_plain(self._original) or not self._pipelines(self._original):
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
         pipelines = self._pipelines(launch)
@@ -128,6 +129,8 @@ class _Specializer:
                 for pipeline, ring in zip(pipelines, staged, strict=True)
             }
             | {preload.stmt: preloader(preload, arrived[preload.copy.target], maps) for preload in preloads},
+            own=frozenset(ring.counter for ring in staged),
+            threads=frozenset(launch.thread_vars),
         )
         if producer is None:
             return None
@@ -210,7 +213,7 @@ class _Specializer:
 
     def _other_tensors(self, copies: list[TensorCopy]) -> list[ir.Var]:
         """The tensors that the block's threads access themselves."""
-        used = touched(self._original.body) & self._parameters
+        used = touched(self._original.body) & self._tensors
         return sorted(used - {copy.source.source for copy in copies}, key=lambda tensor: str(tensor.name))
 
     def _versions(

@@ -1,0 +1,197 @@
+"""When copies are made ahead of their pipeline, and when they must not be: results are the same either way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+
+M = N = K = 128
+BK = 64
+TARGET = {"kind": "cuda", "arch": "sm_90"}
+
+
+def run(program: Any, *arguments: Any) -> int:
+    """Run emulated with checks; how many launches copy ahead."""
+    kernel = tl.compile(program, target=TARGET, execution="emulate", pass_configs={"tile.emulate_check": True})
+    kernel(*arguments)
+    return int(kernel.report()["specialized_warps"])
+
+
+def halves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    return [torch.randn(shape).half() for shape in shapes]
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-2)
+
+
+def poisoned(*shape: int) -> torch.Tensor:
+    return torch.full(shape, float("nan"))
+
+
+def test_a_tensor_that_the_kernel_writes_is_not_read_ahead() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((M, BK), "float16")
+            b = T.alloc_shared((BK, N), "float16")
+            c = T.alloc_fragment((M, N), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * BK], a)
+                T.copy(B[k * BK, 0], b)
+                T.gemm(a, b, c)
+                for i, j in T.Parallel(M, BK):
+                    if k == 0:
+                        A[i, BK + j] = a[i, j]
+            T.copy(c, C)
+
+    a, b = halves((M, K), (K, N))
+    c, left = poisoned(M, N), a[:, :BK].float()
+    run(program, a, b, c)
+    close(c, left @ b[:BK].float() + left @ b[BK:].float())
+
+
+@pytest.mark.parametrize("kind", ["variable", "tensor", "exit"])
+def test_what_only_the_block_knows_keeps_its_copies(kind: str) -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        P: T.Tensor((2,), "int32"),
+        C: T.Tensor((M, N), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((M, BK), "float16")
+            b = T.alloc_shared((BK, N), "float16")
+            c = T.alloc_fragment((M, N), "float32")
+            at = T.alloc_var("int32", init=BK)
+            T.clear(c)
+            for k in T.Pipelined(3 if kind == "exit" else 2, num_stages=2):
+                if kind == "exit":  # noqa: SIM102 - the first is decided while tracing, the second by the kernel
+                    if k >= 2:
+                        break
+                start = k * BK if kind == "exit" else P[k] * BK if kind == "tensor" else at
+                T.copy(A[0, start], a)
+                T.copy(B[start, 0], b)
+                T.gemm(a, b, c)
+                at = at - BK
+            T.copy(c, C)
+
+    a, b = halves((M, K), (K, N))
+    c = poisoned(M, N)
+    assert run(program, a, b, torch.tensor([1, 0], dtype=torch.int32), c) == 0
+    close(c, a.float() @ b.float())
+
+
+def test_a_pipeline_that_another_loop_repeats() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((256, K), "float16"), B: T.Tensor((K, 256), "float16"), C: T.Tensor((256, 256), "float32")):
+        with T.Kernel(3, threads=128) as bx:
+            a = T.alloc_shared((64, BK), "float16")
+            b = T.alloc_shared((BK, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            for turn in T.serial(6):
+                tile = turn * 3 + bx
+                if tile < 16:
+                    T.clear(c)
+                    for k in T.Pipelined(2, num_stages=3):
+                        T.copy(A[(tile // 4) * 64, k * BK], a)
+                        T.copy(B[k * BK, (tile % 4) * 64], b)
+                        T.gemm(a, b, c)
+                    T.copy(c, C[(tile // 4) * 64, (tile % 4) * 64])
+
+    a, b = halves((256, K), (K, 256))
+    c = poisoned(256, 256)
+    assert run(program, a, b, c) == 1
+    close(c, a.float() @ b.float())
+
+
+def test_tiles_that_threads_read_themselves() -> None:
+    """Integers arrive ahead and are converted by threads: every lane has read before a stage is given back."""
+
+    @T.prim_func
+    def program(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "int8"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((M, BK), "float16")
+            whole = T.alloc_shared((BK, N), "int8")
+            b = T.alloc_shared((BK, N), "float16")
+            c = T.alloc_fragment((M, N), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * BK], a)
+                T.copy(B[k * BK, 0], whole)
+                for i, j in T.Parallel(BK, N):
+                    b[i, j] = T.cast(whole[i, j], "float16")
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    (a,) = halves((M, K))
+    b, c = torch.randint(-8, 8, (K, N), dtype=torch.int8), poisoned(M, N)
+    assert run(program, a, b, c) == 1
+    close(c, a.float() @ b.float())
+
+
+def dynamic() -> Any:
+    m, n, k = T.dynamic("m"), T.dynamic("n"), T.dynamic("k")
+
+    @T.prim_func
+    def program(A: T.Tensor((m, k), "float16"), B: T.Tensor((k, n), "float16"), C: T.Tensor((m, n), "float32")):
+        with T.Kernel(T.ceildiv(n, 64), T.ceildiv(m, 64), threads=128) as (bx, by):
+            a = T.alloc_shared((64, BK), "float16")
+            b = T.alloc_shared((BK, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.use_swizzle(4)
+            T.clear(c)
+            for step in T.Pipelined(T.ceildiv(k, BK), num_stages=3):
+                T.copy(A[by * 64, step * BK], a)
+                T.copy(B[step * BK, bx * 64], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * 64, bx * 64])
+
+    return program
+
+
+@pytest.fixture(scope="module")
+def dynamic_kernel() -> Any:
+    return tl.compile(dynamic(), target=TARGET, execution="emulate", pass_configs={"tile.emulate_check": True})
+
+
+@pytest.mark.parametrize("size", [(100, 72, 136), (64, 64, 0), (33, 35, 37), (0, 8, 8), (200, 264, 72)], ids=str)
+def test_sizes_known_at_run_time(dynamic_kernel: Any, size: tuple[int, int, int]) -> None:
+    """Sizes that tensor maps take and sizes that they do not, by one kernel."""
+    m, n, k = size
+    a, b = halves((m, k), (k, n))
+    c = poisoned(m, n)
+    dynamic_kernel(a, b, c)
+    close(c, a.float() @ b.float())
+
+
+def test_a_view_at_an_odd_address(dynamic_kernel: Any) -> None:
+    flat, b = halves((129 * 64 + 1,), (64, 72))
+    a, c = flat[1:].view(129, 64), poisoned(129, 72)
+    dynamic_kernel(a, b, c)
+    close(c, a.float() @ b.float())
+
+
+def test_switched_off() -> None:
+    kernel = tl.compile(dynamic(), target=TARGET, execution="emulate", pass_configs={"tile.specialize_warps": False})
+    a, b = halves((70, 64), (64, 72))
+    c = poisoned(70, 72)
+    kernel(a, b, c)
+    assert kernel.report()["specialized_warps"] == 0
+    close(c, a.float() @ b.float())
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
+def test_compiles_for(arch: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    source = tl.compile(dynamic(), target={"kind": "cuda", "arch": arch}).get_kernel_source()
+    assert ("tma_load" in source) == (arch != "sm_80")
+    assert ("wgmma" in source) == (arch == "sm_90")
