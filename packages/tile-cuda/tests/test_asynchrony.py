@@ -12,7 +12,7 @@ import tile_core as tl
 import tile_cuda.language as T
 from tile_core.errors import TileError
 from tile_core.errors.emulator import EmulatedDeadlockError, EmulatedRaceError, EmulatedUnwrittenError
-from tile_core.errors.interpreter import BarrierMisuseError
+from tile_core.errors.interpreter import BarrierMisuseError, DivergentCollectiveError
 from tile_core.errors.ops import CopyShapeError, OpArgumentError, OpDTypeError
 from tile_core.errors.passes import MissingLoweringError
 
@@ -355,3 +355,94 @@ def test_hand_written_schedules_compile() -> None:
     source = tl.compile(product(3, 2), target=SM_90).get_kernel_source()
     for word in ("wgmma.mma_async", "cp.async.bulk.tensor.2d", "mbarrier.try_wait", "bar.sync", "fence.proxy.async"):
         assert word in source
+
+
+def by_condition(how: str) -> Any:
+    """The ring of stages with roles by conditions on the thread index instead of `T.ws`."""
+    steps, stages = 5, 2
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, steps * 64), "float16"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256) as _bx:
+            tx = T.get_thread_binding()
+            tiles = T.alloc_shared((stages, 64, 64), "float16")
+            full = T.alloc_barrier([128 if how == "groups" else 1] * stages)
+            empty = T.alloc_barrier([128] * stages)
+            total = T.alloc_fragment((64, 64), "float32")
+            group = tx // 128
+            if group == 0:
+                if how == "groups" or tx == 37:
+                    for k in T.serial(steps):
+                        T.mbarrier_wait_parity(empty[k % stages], k // stages % 2 ^ 1)
+                        T.tma_copy(A[0:64, k * 64 : k * 64 + 64], tiles[k % stages, :, :], barrier=full[k % stages])
+                        T.mbarrier_arrive(full[k % stages])
+            else:
+                T.clear(total)
+                for k in T.serial(steps):
+                    T.barrier_wait(full[k % stages], k // stages % 2)
+                    for i, j in T.Parallel(64, 64):
+                        total[i, j] += tiles[k % stages, i, j]
+                    T.barrier_arrive(empty[k % stages])
+                T.copy(total, B)
+
+    return kernel
+
+
+@pytest.mark.parametrize("how", ["groups", "one thread"])
+def test_conditions_on_whole_warps_are_groups(compiled: Any, how: str) -> None:
+    a, b = numbers((64, 320)), poisoned((64, 64))
+    compiled(by_condition(how))(a, b)
+    assert (b == a.reshape(64, 5, 64).astype("float32").sum(1)).all()
+
+
+def divided(condition: Callable[[Any], Any]) -> Any:
+    """B = A by the threads for which a condition holds, and B = -A by the others."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), B: T.Tensor((2, 64, 64), "float32")):
+        with T.Kernel(1, threads=256) as _bx:
+            tx = T.get_thread_binding()
+            if condition(tx):
+                T.copy(A, B[0, :, :])
+            else:
+                for i, j in T.Parallel(64, 64):
+                    B[1, i, j] = -A[i, j]
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda tx: tx < 128,
+        lambda tx: tx >= 64,
+        lambda tx: tx // 32 < 3,
+        lambda tx: T.get_warp_group_idx() == 1,
+    ],
+)
+def test_a_condition_divides_the_block(compiled: Any, condition: Any) -> None:
+    a, b = numbers((64, 64), "float32"), poisoned((2, 64, 64))
+    compiled(divided(condition))(a, b)
+    assert (b[0] == a).all()
+    assert (b[1] == -a).all()
+
+
+@pytest.mark.parametrize("condition", [lambda tx: tx % 2 == 0, lambda tx: tx < 100, lambda tx: tx == 0])
+def test_tiles_of_a_part_of_a_warp_are_refused(compiled: Any, condition: Any) -> None:
+    with pytest.raises(DivergentCollectiveError, match="no neighbouring whole warps") as raised:
+        compiled(divided(condition))(numbers((64, 64), "float32"), poisoned((2, 64, 64)))
+    assert raised.value.span is not None
+
+
+def test_groups_inside_of_groups_are_refused(compiled: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256) as _bx:
+            tx = T.get_thread_binding()
+            with T.ws(0):
+                T.copy(A, B)
+                if tx < 64:
+                    T.copy(A, B)
+
+    with pytest.raises(DivergentCollectiveError, match="a part of a group"):
+        compiled(kernel)(numbers((64, 64), "float32"), poisoned((64, 64)))

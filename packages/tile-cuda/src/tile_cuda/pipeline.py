@@ -29,8 +29,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
     pairs = {dtype: pair.operations for dtype, pair in PAIRS.items() if dtype in computed | FLOAT8.keys()}
     return (
         *thread_edits(NATIVE | functions.NATIVE, units, pairs, frozenset(FLOAT8)),
-        insert_after(
-            "check_semantics", CheckLaunch(), LowerAsynchrony(units), SpecializeWarps(units), StageResults(units)
-        ),
+        insert_after("check_semantics", CheckLaunch()),
+        insert_after("group_threads", LowerAsynchrony(units), SpecializeWarps(units), StageResults(units)),
         insert_after("insert_barriers", AssignRoles()),
     )

@@ -21,6 +21,7 @@ from tile_core.interpreter.space import UNIFORM, Space
 from tile_core.interpreter.state import State
 from tile_core.ir.launch import Launch, from_stmt
 from tile_core.ir.visit import collect
+from tile_core.ops.collective import grouped
 from tile_core.ops.threads import tells_threads_apart
 
 
@@ -29,6 +30,8 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
     from tile_core.interpreter.execute import compile_stmt
 
     launch = from_stmt(stmt)
+    by_thread = tells_threads_apart(launch)
+    launch = grouped(launch) if by_thread else launch
     extents = [compile_expr(extent, scope) for extent in launch.grid_extents]
     inner = scope
     blocks: list[tuple[int, type]] = []
@@ -37,7 +40,6 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
         slot, inner = inner.loop(var)
         blocks.insert(0, (slot, dtype_of(var).numpy.type))
     used = set(collect(launch.body, ir.Var))
-    by_thread = tells_threads_apart(launch)
     threads = _threads(launch) if by_thread else UNIFORM
     inner = replace(inner, vector=by_thread, threads=by_thread, workers=prod(launch.threads))
     thread_slots: list[int] = []

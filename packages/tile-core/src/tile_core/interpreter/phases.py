@@ -18,7 +18,8 @@ from tile_core.interpreter.crew import REMEDY, Crew
 from tile_core.interpreter.evaluate import compile_expr, no_meaning
 from tile_core.interpreter.regions import compile_region
 from tile_core.interpreter.scope import Scope
-from tile_core.interpreter.signals import Executor
+from tile_core.interpreter.signals import Executor, Signal
+from tile_core.interpreter.space import UNIFORM
 from tile_core.interpreter.state import State
 from tile_core.ir import thread_groups
 from tile_core.ops.asynchronous import (
@@ -82,7 +83,8 @@ def compile_asynchronous(call: OpCall, scope: Scope, compile_op: Callable[[OpCal
         raise no_meaning(f"{call.op.name.removeprefix('tile.')} inside of T.Parallel", scope.span)
     if call.op in (BULK_LOAD, BULK_STORE):
         sides = {side: call.args[side] for side in ("src", "dst")}
-        return compile_op(COPY.call(sides, span=call.span), scope)
+        inner = replace(scope, vector=False, threads=False, collective=scope.collective or scope.threads)
+        return _by_one(compile_op(COPY.call(sides, span=call.span), inner))
     if "barrier" not in call.args:
         return lambda state: None
     change = {
@@ -101,6 +103,22 @@ def compile_asynchronous(call: OpCall, scope: Scope, compile_op: Callable[[OpCal
         change(_Barrier(found, name, scope, span), state, 0 if value is None else int(_one(value(state))))
 
     return run
+
+
+def _by_one(run: Executor) -> Executor:
+    """What one of the threads that come by does."""
+
+    def once(state: State) -> Signal | None:
+        space, mask = state.space, state.mask
+        if mask is not None and not mask.any():
+            return None
+        state.space, state.mask = UNIFORM, None
+        try:
+            return run(state)
+        finally:
+            state.space, state.mask = space, mask
+
+    return once
 
 
 def _one(value: Any) -> Any:

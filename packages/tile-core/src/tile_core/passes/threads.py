@@ -15,6 +15,7 @@ from tile_core.ops.base import LowerContext, OpCall
 from tile_core.ops.build import Tile, parallel
 from tile_core.ops.print import PRINT
 from tile_core.ops.threads import thread_call
+from tile_core.passes.group_threads import GroupThreads
 from tile_core.passes.infer_layouts import InferLayouts
 from tile_core.passes.insert_barriers import InsertBarriers, barrier
 from tile_core.passes.lower_scalar_ops import LowerScalarOps
@@ -82,6 +83,7 @@ def thread_edits(
     """
     return (
         drop("lower_scalar_ops"),
+        insert_after("check_semantics", GroupThreads()),
         insert_before("lower_tile_ops", MarkReductions(), *([MarkMatrixOps()] if units is not None else [])),
         insert_before("legalize_bounds", InferLayouts(units)),
         insert_after(

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_core.errors.ops import OpArgumentError
 from tile_core.errors.passes import MissingLoweringError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
@@ -26,6 +28,7 @@ from tile_core.ir.spans import from_tvm
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER
 from tile_core.ops.base import OpCall, op_name, view
+from tile_core.ops.collective import ThreadConditions
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import MatrixUnits
@@ -95,7 +98,9 @@ class _Lowerer:
         self._barriers: dict[ir.Var, ir.Var] = {}
         self._copied: set[ir.Var] = set()
         self._binds: list[S.Stmt] = []
-        self._first: ir.Expr = int32(0)
+        self._conditions = ThreadConditions(launch)
+        self._active: frozenset[int] | None = frozenset(range(prod(launch.threads)))
+        self._is_divergent = False
         x, y, z = launch.thread_vars
         nx, ny, _nz = launch.threads
         self._thread: ir.Expr = x if launch.threads[1:] == (1, 1) else (z * ny + y) * nx + x
@@ -134,15 +139,42 @@ class _Lowerer:
         return [*allocations, _foreign(first), barrier(self._launch.span)]
 
     def _mutated(self, stmt: S.Stmt) -> S.Stmt:
-        return visit.mutate(stmt, (S.AttrStmt, self._attribute), (S.Evaluate, self._evaluate))
+        return visit.mutate(
+            stmt,
+            (S.Bind, self._bind),
+            (S.AttrStmt, self._attribute),
+            (S.IfThenElse, self._branch),
+            (S.Evaluate, self._evaluate),
+        )
+
+    def _among(self, active: frozenset[int] | None, stmt: S.Stmt, *, divergent: bool) -> S.Stmt:
+        """`stmt` where only the threads `active` come by; `None` where that is not known."""
+        outer = self._active, self._is_divergent
+        self._active, self._is_divergent = active, self._is_divergent or divergent
+        found = self._mutated(stmt)
+        self._active, self._is_divergent = outer
+        return found
+
+    def _bind(self, stmt: S.Bind, _mutator: Any) -> S.Stmt:
+        self._conditions.bind(stmt)
+        return stmt
+
+    def _branch(self, stmt: S.IfThenElse, mutator: Any) -> S.Stmt:
+        if not self._conditions.differ(stmt.condition):
+            return mutator.default_mutate(stmt)
+        active = self._active
+        chosen = None if active is None else self._conditions.chosen(stmt.condition, active)
+        rest = None if active is None or chosen is None else active - chosen
+        then = self._among(chosen, stmt.then_case, divergent=True)
+        otherwise = None if stmt.else_case is None else self._among(rest, stmt.else_case, divergent=True)
+        return S.IfThenElse(stmt.condition, then, otherwise, stmt.span)
 
     def _attribute(self, stmt: S.AttrStmt, mutator: Any) -> S.Stmt:
         if not thread_groups.is_region(stmt):
             return mutator.default_mutate(stmt)
-        outer, self._first = self._first, int32(thread_groups.group_of(stmt).first)
-        found = thread_groups.region(thread_groups.group_of(stmt), self._mutated(stmt.body))
-        self._first = outer
-        return found
+        group = thread_groups.group_of(stmt)
+        among = frozenset(range(group.first, group.first + group.count))
+        return thread_groups.region(group, self._among(among, stmt.body, divergent=False))
 
     def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
         from tile_core.ops import OPS
@@ -172,10 +204,25 @@ class _Lowerer:
         tensor = self._described(found, call)
         copies = [tma_store(tensor, _address(found.tile, list(at)), *start) for at, start in found.places]
         one = self._by_one(call, *copies, tma_store_commit())
-        return visit.sequence([_foreign(_do(fence_async(), call.span)), barrier(call.span), one], call.span)
+        fence = _foreign(_do(fence_async(), call.span))
+        return visit.sequence([fence, *self._meeting(call), one], call.span)
+
+    def wait_for_stores(self, call: OpCall) -> S.Stmt:
+        wait = tma_store_wait(int(call.attrs["pending"]), read=bool(int(call.attrs["read"])))
+        return visit.sequence([_foreign(_do(wait, call.span)), *self._meeting(call)], call.span)
+
+    def _meeting(self, call: OpCall) -> list[S.Stmt]:
+        """A barrier of the threads that come by, which single threads are not asked for."""
+        return [] if self._is_divergent else [barrier(call.span)]
 
     def _by_one(self, call: OpCall, *calls: ir.Expr) -> S.Stmt:
-        first = E.EQ(self._thread, self._first)
+        if not self._active:
+            raise OpArgumentError(
+                "a tensor copy stands under a condition of which it is not known which threads meet it",
+                remedy="use a condition on the thread index alone, such as `if tx == 0:`",
+                span=from_tvm(call.span),
+            )
+        first = E.EQ(self._thread, int32(min(self._active)))
         body = visit.sequence([_do(one, call.span) for one in calls], call.span)
         return _foreign(S.IfThenElse(first, body, None, call.span))
 
@@ -215,11 +262,6 @@ def _each(make: Callable[[_Lowerer, OpCall], list[ir.Expr]]) -> Callable[[_Lower
     return lower
 
 
-def _wait_for_stores(_lowerer: _Lowerer, call: OpCall) -> S.Stmt:
-    wait = tma_store_wait(int(call.attrs["pending"]), read=bool(int(call.attrs["read"])))
-    return visit.sequence([_foreign(_do(wait, call.span)), barrier(call.span)], call.span)
-
-
 _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
     "tile.barrier_arrive": _each(lambda lowerer, call: [mbarrier_arrive(lowerer.barrier(call))]),
     "tile.barrier_expect": _each(lambda lowerer, call: [mbarrier_announce(lowerer.barrier(call), call.args["count"])]),
@@ -231,7 +273,7 @@ _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
     "tile.bulk_load": _Lowerer.load,
     "tile.bulk_store": _Lowerer.store,
     "tile.bulk_commit": _each(lambda _lowerer, _call: [tma_store_commit()]),
-    "tile.bulk_wait": _wait_for_stores,
+    "tile.bulk_wait": _Lowerer.wait_for_stores,
     "tile.async_fence": _each(lambda _lowerer, _call: [fence_async()]),
     "tile.set_registers": _each(
         lambda _lowerer, call: [set_max_registers(int(call.attrs["count"]), increase=bool(int(call.attrs["increase"])))]

@@ -1,0 +1,220 @@
+"""What a block's threads do together, under conditions that not all of them meet.
+
+A tile operation or `T.Parallel` is work of a whole block. Under a condition on the thread index that holds for
+neighbouring whole warps it is work of those: the branch becomes their region (`ir/thread_groups.py`). Under any other
+condition that differs between threads it has no meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tvm import ir
+from tvm.ir.prim import expr as E
+from tvm.tirx import stmt as S
+
+from tile_core.errors.interpreter import DivergentCollectiveError
+from tile_core.ir import regions, thread_groups, visit
+from tile_core.ir.launch import Launch
+from tile_core.ir.spans import from_tvm
+from tile_core.ir.thread_groups import ThreadGroup
+from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
+from tile_core.ops.base import op_name
+from tile_core.ops.print import PRINT
+
+WARP = 32
+_PRIVATE = (regions.LOCAL, regions.VAR)
+_BY_EACH = frozenset({PRINT.name, *(op.name for op in ASYNCHRONOUS_OPS)})
+"""Operations on tiles that each thread carries out, or one for all."""
+_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    E.LT: lambda a, b: a < b,
+    E.LE: lambda a, b: a <= b,
+    E.GT: lambda a, b: a > b,
+    E.GE: lambda a, b: a >= b,
+    E.EQ: lambda a, b: a == b,
+    E.NE: lambda a, b: a != b,
+    E.And: lambda a, b: a and b,
+    E.Or: lambda a, b: a or b,
+    E.Add: lambda a, b: a + b,
+    E.Sub: lambda a, b: a - b,
+    E.Mul: lambda a, b: a * b,
+    E.FloorDiv: lambda a, b: a // b,
+    E.FloorMod: lambda a, b: a % b,
+}
+
+
+def is_collective(body: S.Stmt) -> bool:
+    """Whether threads work together somewhere under `body`."""
+    if any(loop.kind == S.ForKind.PARALLEL for loop in visit.collect(body, S.For)):
+        return True
+    return any(_is_of_tiles(stmt) for stmt in visit.collect(body, S.Evaluate))
+
+
+def _is_of_tiles(stmt: S.Evaluate) -> bool:
+    name = op_name(stmt)
+    if name is None or name in _BY_EACH:
+        return False
+    touched = [argument for argument in stmt.value.args if isinstance(argument, ir.TensorRegion)]
+    return any(regions.scope(region.source) not in _PRIVATE for region in touched)
+
+
+def grouped(launch: Launch) -> Launch:
+    """`launch` with a region for every branch of neighbouring whole warps that work together.
+
+    Raises:
+        DivergentCollectiveError: threads that are no such warps would work together.
+    """
+    return replace(launch, body=_Grouper(launch).stmt(launch.body, frozenset(range(launch.threads[0]))))
+
+
+class ThreadConditions:
+    """Which threads of a launch meet a condition. Names are made known in the order in which they are bound."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._thread = launch.thread_vars[0]
+        self._divergent: set[ir.Var] = set(launch.thread_vars)
+        self._names: dict[ir.Var, ir.Expr] = {}
+        self._is_flat = launch.threads[1:] == (1, 1)
+
+    def bind(self, stmt: S.Bind) -> None:
+        """Know a name from here on."""
+        if self.differ(stmt.value):
+            self._divergent.add(stmt.var)
+            self._names[stmt.var] = stmt.value
+
+    def differ(self, expr: ir.Expr) -> bool:
+        """Whether threads may have different values for `expr`."""
+        return any(var in self._divergent for var in visit.collect(expr, ir.Var))
+
+    def chosen(self, condition: ir.Expr, active: frozenset[int]) -> frozenset[int] | None:
+        """Those of `active` for which a condition on the thread index alone holds; `None` for any other condition."""
+        if not self._is_flat:
+            return None
+        found = {thread: self._value(condition, thread) for thread in active}
+        return None if None in found.values() else frozenset(thread for thread, value in found.items() if value)
+
+    def _value(self, expr: ir.Expr, thread: int) -> Any:
+        if isinstance(expr, E.IntImm):
+            return int(expr.value)
+        if isinstance(expr, ir.Var):
+            if expr.same_as(self._thread):
+                return thread
+            return self._value(self._names[expr], thread) if expr in self._names else None
+        if isinstance(expr, E.Not):
+            inner = self._value(expr.a, thread)
+            return None if inner is None else not inner
+        if isinstance(expr, E.Cast):
+            return self._value(expr.value, thread)
+        operator = _OPERATORS.get(type(expr))
+        if operator is None:
+            return None
+        sides = self._value(expr.a, thread), self._value(expr.b, thread)
+        is_undefined = sides[1] == 0 and isinstance(expr, E.FloorDiv | E.FloorMod)
+        return None if None in sides or is_undefined else operator(*sides)
+
+
+class _Grouper:
+    def __init__(self, launch: Launch) -> None:
+        self._conditions = ThreadConditions(launch)
+        self._thread = launch.thread_vars[0]
+
+    def stmt(self, stmt: S.Stmt, active: frozenset[int]) -> S.Stmt:
+        if isinstance(stmt, S.SeqStmt):
+            return visit.sequence([self.stmt(part, active) for part in stmt.seq], stmt.span)
+        if isinstance(stmt, S.Bind):
+            self._conditions.bind(stmt)
+        if isinstance(stmt, S.IfThenElse):
+            return self._branch(stmt, active)
+        if thread_groups.is_region(stmt):
+            group = thread_groups.group_of(stmt)
+            return self._region(group, stmt.body, active & frozenset(range(group.first, group.first + group.count)))
+        if isinstance(stmt, S.For | S.While | S.AttrStmt):
+            if any(map(self._conditions.differ, _heads(stmt))) and is_collective(stmt.body):
+                raise _refusal(stmt, "a loop whose bounds differ between threads")
+            return _with_body(stmt, self.stmt(stmt.body, active))
+        return stmt
+
+    def _region(self, group: ThreadGroup, body: S.Stmt, active: frozenset[int]) -> S.Stmt:
+        inner = self.stmt(body, active)
+        if thread_groups.regions_in(inner):
+            raise _refusal(body, "a condition that holds for a part of a group of warps")
+        return thread_groups.region(group, inner)
+
+    def _branch(self, stmt: S.IfThenElse, active: frozenset[int]) -> S.Stmt:
+        if not self._conditions.differ(stmt.condition):
+            otherwise = None if stmt.else_case is None else self.stmt(stmt.else_case, active)
+            return S.IfThenElse(stmt.condition, self.stmt(stmt.then_case, active), otherwise, stmt.span)
+        if not is_collective(stmt):
+            return stmt
+        chosen = self._conditions.chosen(stmt.condition, active)
+        if chosen is None:
+            raise _refusal(stmt, "a condition that differs between threads")
+        parts = [self._side(stmt.then_case, chosen, stmt)]
+        if stmt.else_case is not None:
+            parts.append(self._side(stmt.else_case, active - chosen, stmt))
+        return visit.sequence(parts, stmt.span)
+
+    def _side(self, body: S.Stmt, threads: frozenset[int], stmt: S.IfThenElse) -> S.Stmt:
+        """One side of a branch: a further branch, the region of its threads, or what each of them does."""
+        if not threads:
+            return visit.sequence([], body.span)
+        if isinstance(body, S.IfThenElse) and self._conditions.differ(body.condition) and is_collective(body):
+            return self._branch(body, threads)
+        group = _as_group(threads)
+        if group is not None:
+            return self._region(group, body, threads)
+        if is_collective(body):
+            raise _refusal(stmt, "a condition that holds for threads that are no neighbouring whole warps")
+        return S.IfThenElse(_membership(self._thread, threads), body, None, body.span)
+
+
+def _heads(stmt: S.For | S.While | S.AttrStmt) -> list[ir.Expr]:
+    if isinstance(stmt, S.While):
+        return [stmt.condition]
+    return [stmt.min, stmt.extent] if isinstance(stmt, S.For) else []
+
+
+def _refusal(stmt: S.Stmt, where: str) -> DivergentCollectiveError:
+    return DivergentCollectiveError(
+        f"a tile operation or T.Parallel stands under {where}",
+        remedy="make it a condition on whole warps, as `if tx < 128:`, or work on elements inside of it",
+        span=from_tvm(stmt.span),
+    )
+
+
+def _as_group(threads: frozenset[int]) -> ThreadGroup | None:
+    first, count = min(threads), len(threads)
+    is_whole = first % WARP == 0 and count % WARP == 0 and max(threads) - first + 1 == count
+    return ThreadGroup(first, count) if is_whole else None
+
+
+def _membership(thread: ir.Var, threads: frozenset[int]) -> ir.Expr:
+    """Whether a thread is one of these, as runs of neighbours."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(threads):
+        runs = [*runs[:-1], (runs[-1][0], number)] if runs and number == runs[-1][1] + 1 else [*runs, (number, number)]
+    tests = [E.And(E.GE(thread, E.IntImm("int32", low)), E.LE(thread, E.IntImm("int32", high))) for low, high in runs]
+    whole = tests[0]
+    for test in tests[1:]:
+        whole = E.Or(whole, test)
+    return whole
+
+
+def _with_body(stmt: Any, body: S.Stmt) -> S.Stmt:
+    if isinstance(stmt, S.While):
+        return S.While(stmt.condition, body, stmt.span)
+    if isinstance(stmt, S.AttrStmt):
+        return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, body, stmt.span)
+    return S.For(
+        stmt.loop_var,
+        stmt.min,
+        stmt.extent,
+        S.ForKind(stmt.kind),
+        body,
+        stmt.thread_binding,
+        stmt.annotations,
+        stmt.step,
+        span=stmt.span,
+    )
