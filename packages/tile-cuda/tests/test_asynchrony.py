@@ -13,10 +13,12 @@ import tile_cuda.language as T
 from tile_core.errors import TileError
 from tile_core.errors.emulator import EmulatedDeadlockError, EmulatedRaceError, EmulatedUnwrittenError
 from tile_core.errors.interpreter import BarrierMisuseError, DivergentCollectiveError
+from tile_core.errors.layouts import DivergentBarrierError
 from tile_core.errors.ops import CopyShapeError, OpArgumentError, OpDTypeError
 from tile_core.errors.passes import MissingLoweringError
 
 Kernel = Callable[..., None]
+DIVERGENT = (DivergentCollectiveError, DivergentBarrierError)
 SM_90 = {"kind": "cuda", "arch": "sm_90"}
 
 
@@ -429,7 +431,7 @@ def test_a_condition_divides_the_block(compiled: Any, condition: Any) -> None:
 
 @pytest.mark.parametrize("condition", [lambda tx: tx % 2 == 0, lambda tx: tx < 100, lambda tx: tx == 0])
 def test_tiles_of_a_part_of_a_warp_are_refused(compiled: Any, condition: Any) -> None:
-    with pytest.raises(DivergentCollectiveError, match="no neighbouring whole warps") as raised:
+    with pytest.raises(DIVERGENT, match="no neighbouring whole warps") as raised:
         compiled(divided(condition))(numbers((64, 64), "float32"), poisoned((2, 64, 64)))
     assert raised.value.span is not None
 
@@ -444,5 +446,18 @@ def test_groups_inside_of_groups_are_refused(compiled: Any) -> None:
                 if tx < 64:
                     T.copy(A, B)
 
-    with pytest.raises(DivergentCollectiveError, match="a part of a group"):
+    with pytest.raises(DIVERGENT, match="a part of a group"):
+        compiled(kernel)(numbers((64, 64), "float32"), poisoned((64, 64)))
+
+
+def test_a_variable_that_differs_between_threads_divides_no_block(compiled: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256) as _bx:
+            mine = T.alloc_var("int32", 0)
+            mine = T.get_thread_binding() % 7
+            if mine < 3:
+                T.copy(A, B)
+
+    with pytest.raises(DIVERGENT, match="differs between threads"):
         compiled(kernel)(numbers((64, 64), "float32"), poisoned((64, 64)))

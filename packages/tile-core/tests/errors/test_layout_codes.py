@@ -18,14 +18,14 @@ PROGRAMS = {
         inside(
             """
             tile = T.alloc_shared((8,), "float32")
-            if T.get_thread_binding(0) < 16:  # HERE
-                T.copy(X, tile)
+            if T.get_thread_binding(0) < 16:
+                T.copy(X, tile)  # HERE
                 for i in T.Parallel(8):
                     X[i] = tile[7 - i]
             """,
             then="lower(kernel)",
         ),
-        "a barrier is needed for tile",
+        "16 of ",
     ),
     "LayoutError": Program("T.Fragment((4, 4), forward_fn=lambda i, j: (i, 0)).table", "shape (4, 4) is not injective"),
     "PlottingUnavailableError": Program(

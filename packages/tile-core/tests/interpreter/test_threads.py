@@ -136,7 +136,7 @@ def test_a_tile_operation_under_a_condition_on_the_thread(interpret):
             if tx < 16:
                 T.copy(A[0:32], S)
 
-    with pytest.raises(DivergentCollectiveError, match="threads that are no neighbouring whole warps"):
+    with pytest.raises(DivergentCollectiveError, match="16 of 32 threads, which are no neighbouring whole warps"):
         interpret(program, *tensors())
 
 

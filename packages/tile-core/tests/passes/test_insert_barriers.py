@@ -11,6 +11,7 @@ from tvm.tirx import stmt as S
 import tile_core.language as T
 from tile_core.errors import DivergentBarrierError
 from tile_core.ir import visit
+from tile_core.ops.threads import called
 from tile_core.passes.insert_barriers import BARRIER
 
 
@@ -91,14 +92,30 @@ def test_a_branch_on_the_thread_may_not(run_until: Any) -> None:
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding(0)
             s = T.alloc_shared((128,), T.float32)
+            if tx < 31:
+                T.copy(A, s)
+                for i in T.Parallel(128):
+                    B[i] = s[127 - i]
+
+    with pytest.raises(DivergentBarrierError, match="31 of 64 threads") as caught:
+        run_until(func, "insert_barriers")
+    assert caught.value.span is not None
+
+
+def test_a_branch_of_whole_warps_holds_barriers_of_its_own(run_until: Any) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((128,), T.float32), B: T.Tensor((128,), T.float32)):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding(0)
+            s = T.alloc_shared((128,), T.float32)
             if tx < 32:
                 T.copy(A, s)
                 for i in T.Parallel(128):
                     B[i] = s[127 - i]
 
-    with pytest.raises(DivergentBarrierError) as caught:
-        run_until(func, "insert_barriers")
-    assert caught.value.span is not None
+    result, _context = run_until(func, "insert_barriers")
+    named = [call for call in visit.collect(result.body, ir.Call) if called(call) == "tile.thread.named_barrier"]
+    assert [int(call.attrs["arrive_count"]) for call in named] == [32]
 
 
 def test_a_loop_that_only_reads_waits_once_before_it(run_until: Any) -> None:

@@ -18,11 +18,12 @@ class LayoutError(TileError, ValueError):
 
 
 class DivergentBarrierError(TileError, ValueError):
-    """Threads of a block would have to wait for each other inside of a branch that not all of them take.
+    """Threads of a block would have to work together inside of a branch that not all of them take.
 
-    A tile operation on shared memory, or two that depend on each other, stand under a condition on the thread index (or
-    on a value that differs between threads). A barrier there never completes. Move the operations out of the branch, or
-    branch on a value that is the same for the whole block.
+    A tile operation or `T.Parallel` stands under a condition on the thread index, or on a value that differs between
+    threads. Its work is divided among all threads, and a barrier there never completes. A condition that holds for
+    neighbouring whole warps, such as `if tx < 128:`, makes the branch theirs. Otherwise move the operations out of the
+    branch, or branch on a value that is the same for the whole block.
     """
 
     code = "TILE-E0602"

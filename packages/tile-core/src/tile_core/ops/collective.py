@@ -15,6 +15,7 @@ from tvm import ir
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_core.errors.base import TileError
 from tile_core.errors.interpreter import DivergentCollectiveError
 from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.launch import Launch
@@ -23,6 +24,7 @@ from tile_core.ir.thread_groups import ThreadGroup
 from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
 from tile_core.ops.base import op_name
 from tile_core.ops.print import PRINT
+from tile_core.ops.threads import ATOMIC_UPDATES, BLOCK_WIDE, WARP_WIDE, exchanges
 
 WARP = 32
 _PRIVATE = (regions.LOCAL, regions.VAR)
@@ -47,9 +49,16 @@ _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
 
 def is_collective(body: S.Stmt) -> bool:
     """Whether threads work together somewhere under `body`."""
-    if any(loop.kind == S.ForKind.PARALLEL for loop in visit.collect(body, S.For)):
-        return True
-    return any(_is_of_tiles(stmt) for stmt in visit.collect(body, S.Evaluate))
+    return _first_collective(body) is not None
+
+
+def _first_collective(body: S.Stmt) -> S.Stmt | None:
+    for stmt in visit.statements(body):
+        if isinstance(stmt, S.For) and stmt.kind == S.ForKind.PARALLEL:
+            return stmt
+        if isinstance(stmt, S.Evaluate) and _is_of_tiles(stmt):
+            return stmt
+    return None
 
 
 def _is_of_tiles(stmt: S.Evaluate) -> bool:
@@ -60,33 +69,47 @@ def _is_of_tiles(stmt: S.Evaluate) -> bool:
     return any(regions.scope(region.source) not in _PRIVATE for region in touched)
 
 
-def grouped(launch: Launch) -> Launch:
+def grouped(launch: Launch, refusal: type[TileError] = DivergentCollectiveError) -> Launch:
     """`launch` with a region for every branch of neighbouring whole warps that work together.
 
     Raises:
-        DivergentCollectiveError: threads that are no such warps would work together.
+        TileError: of class `refusal`, where threads that are no such warps would work together.
     """
-    return replace(launch, body=_Grouper(launch).stmt(launch.body, frozenset(range(launch.threads[0]))))
+    return replace(launch, body=_Grouper(launch, refusal).stmt(launch.body, frozenset(range(launch.threads[0]))))
 
 
 class ThreadConditions:
-    """Which threads of a launch meet a condition. Names are made known in the order in which they are bound."""
+    """Which threads of a launch meet a condition."""
 
     def __init__(self, launch: Launch) -> None:
         self._thread = launch.thread_vars[0]
-        self._divergent: set[ir.Var] = set(launch.thread_vars)
-        self._names: dict[ir.Var, ir.Expr] = {}
         self._is_flat = launch.threads[1:] == (1, 1)
+        self._names = {bind.var: bind.value for bind in visit.collect(launch.body, S.Bind)}
+        self._divergent: set[ir.Var] = set(launch.thread_vars)
+        known = -1
+        while len(self._divergent) != known:
+            known = len(self._divergent)
+            for stmt in visit.statements(launch.body):
+                self._divergent.update(self._made_divergent(stmt))
 
-    def bind(self, stmt: S.Bind) -> None:
-        """Know a name from here on."""
-        if self.differ(stmt.value):
-            self._divergent.add(stmt.var)
-            self._names[stmt.var] = stmt.value
+    def _made_divergent(self, stmt: S.Stmt) -> list[ir.Var]:
+        """Names, and variables of a thread, to which a statement gives values that differ between threads."""
+        if isinstance(stmt, S.Bind):
+            return [stmt.var] if self.differ(stmt.value) else []
+        if isinstance(stmt, S.BufferStore):
+            differs = any(map(self.differ, (stmt.value, *stmt.indices)))
+            return [stmt.buffer] if differs and regions.scope(stmt.buffer) in _PRIVATE else []
+        if isinstance(stmt, S.IfThenElse | S.For | S.While) and any(map(self.differ, _heads(stmt))):
+            stores = visit.collect(stmt, S.BufferStore)
+            return [store.buffer for store in stores if regions.scope(store.buffer) in _PRIVATE]
+        return []
 
     def differ(self, expr: ir.Expr) -> bool:
         """Whether threads may have different values for `expr`."""
-        return any(var in self._divergent for var in visit.collect(expr, ir.Var))
+        if exchanges(expr, BLOCK_WIDE):
+            return False
+        differing = any(var in self._divergent for var in visit.collect(expr, ir.Var))
+        return differing or exchanges(expr, WARP_WIDE | ATOMIC_UPDATES)
 
     def chosen(self, condition: ir.Expr, active: frozenset[int]) -> frozenset[int] | None:
         """Those of `active` for which a condition on the thread index alone holds; `None` for any other condition."""
@@ -116,15 +139,14 @@ class ThreadConditions:
 
 
 class _Grouper:
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, refusal: type[TileError]) -> None:
         self._conditions = ThreadConditions(launch)
-        self._thread = launch.thread_vars[0]
+        self._thread, self._threads = launch.thread_vars[0], launch.threads[0]
+        self._refusal_class = refusal
 
     def stmt(self, stmt: S.Stmt, active: frozenset[int]) -> S.Stmt:
         if isinstance(stmt, S.SeqStmt):
             return visit.sequence([self.stmt(part, active) for part in stmt.seq], stmt.span)
-        if isinstance(stmt, S.Bind):
-            self._conditions.bind(stmt)
         if isinstance(stmt, S.IfThenElse):
             return self._branch(stmt, active)
         if thread_groups.is_region(stmt):
@@ -132,14 +154,14 @@ class _Grouper:
             return self._region(group, stmt.body, active & frozenset(range(group.first, group.first + group.count)))
         if isinstance(stmt, S.For | S.While | S.AttrStmt):
             if any(map(self._conditions.differ, _heads(stmt))) and is_collective(stmt.body):
-                raise _refusal(stmt, "a loop whose bounds differ between threads")
+                raise self._refusal(stmt.body, "a loop whose bounds differ between threads")
             return _with_body(stmt, self.stmt(stmt.body, active))
         return stmt
 
     def _region(self, group: ThreadGroup, body: S.Stmt, active: frozenset[int]) -> S.Stmt:
         inner = self.stmt(body, active)
         if thread_groups.regions_in(inner):
-            raise _refusal(body, "a condition that holds for a part of a group of warps")
+            raise self._refusal(body, "a condition that holds for a part of a group of warps")
         return thread_groups.region(group, inner)
 
     def _branch(self, stmt: S.IfThenElse, active: frozenset[int]) -> S.Stmt:
@@ -150,13 +172,13 @@ class _Grouper:
             return stmt
         chosen = self._conditions.chosen(stmt.condition, active)
         if chosen is None:
-            raise _refusal(stmt, "a condition that differs between threads")
-        parts = [self._side(stmt.then_case, chosen, stmt)]
+            raise self._refusal(stmt, "a condition that differs between threads")
+        parts = [self._side(stmt.then_case, chosen)]
         if stmt.else_case is not None:
-            parts.append(self._side(stmt.else_case, active - chosen, stmt))
+            parts.append(self._side(stmt.else_case, active - chosen))
         return visit.sequence(parts, stmt.span)
 
-    def _side(self, body: S.Stmt, threads: frozenset[int], stmt: S.IfThenElse) -> S.Stmt:
+    def _side(self, body: S.Stmt, threads: frozenset[int]) -> S.Stmt:
         """One side of a branch: a further branch, the region of its threads, or what each of them does."""
         if not threads:
             return visit.sequence([], body.span)
@@ -166,22 +188,23 @@ class _Grouper:
         if group is not None:
             return self._region(group, body, threads)
         if is_collective(body):
-            raise _refusal(stmt, "a condition that holds for threads that are no neighbouring whole warps")
+            which = f"{len(threads)} of {self._threads} threads, which are no neighbouring whole warps"
+            raise self._refusal(body, f"a condition that holds for {which}")
         return S.IfThenElse(_membership(self._thread, threads), body, None, body.span)
 
+    def _refusal(self, body: S.Stmt, where: str) -> TileError:
+        found = _first_collective(body)
+        return self._refusal_class(
+            f"a tile operation or T.Parallel stands under {where}",
+            remedy="make it a condition on whole warps, as `if tx < 128:`, or work on elements inside of it",
+            span=from_tvm(body.span if found is None else found.span),
+        )
 
-def _heads(stmt: S.For | S.While | S.AttrStmt) -> list[ir.Expr]:
-    if isinstance(stmt, S.While):
+
+def _heads(stmt: Any) -> list[ir.Expr]:
+    if isinstance(stmt, S.While | S.IfThenElse):
         return [stmt.condition]
     return [stmt.min, stmt.extent] if isinstance(stmt, S.For) else []
-
-
-def _refusal(stmt: S.Stmt, where: str) -> DivergentCollectiveError:
-    return DivergentCollectiveError(
-        f"a tile operation or T.Parallel stands under {where}",
-        remedy="make it a condition on whole warps, as `if tx < 128:`, or work on elements inside of it",
-        span=from_tvm(stmt.span),
-    )
 
 
 def _as_group(threads: frozenset[int]) -> ThreadGroup | None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tvm import tirx
 from tvm.tirx import stmt as S
 
+from tile_core.errors.layouts import DivergentBarrierError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
 from tile_core.ops.collective import grouped, is_collective
@@ -19,7 +20,7 @@ class GroupThreads:
     """See the module.
 
     Raises:
-        DivergentCollectiveError: as `grouped`.
+        DivergentBarrierError: as `grouped`.
     """
 
     name: ClassVar[str] = "group_threads"
@@ -31,6 +32,6 @@ class GroupThreads:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            return grouped(launch).to_stmt() if is_collective(launch.body) else loop
+            return grouped(launch, DivergentBarrierError).to_stmt() if is_collective(launch.body) else loop
 
         return func.with_body(visit.mutate(func.body, (S.For, group)), func.span)

@@ -141,7 +141,6 @@ class _Lowerer:
     def _mutated(self, stmt: S.Stmt) -> S.Stmt:
         return visit.mutate(
             stmt,
-            (S.Bind, self._bind),
             (S.AttrStmt, self._attribute),
             (S.IfThenElse, self._branch),
             (S.Evaluate, self._evaluate),
@@ -154,10 +153,6 @@ class _Lowerer:
         found = self._mutated(stmt)
         self._active, self._is_divergent = outer
         return found
-
-    def _bind(self, stmt: S.Bind, _mutator: Any) -> S.Stmt:
-        self._conditions.bind(stmt)
-        return stmt
 
     def _branch(self, stmt: S.IfThenElse, mutator: Any) -> S.Stmt:
         if not self._conditions.differ(stmt.condition):
