@@ -25,9 +25,9 @@ class _ExplainedError(TileError):
 class KernelLaunchError(_ExplainedError, RuntimeError):
     """A kernel could not be loaded or launched.
 
-    The message names the driver's or the emulator's reason. Usual ones: a grid with more blocks than the device takes,
-    too little memory, or an error of an earlier kernel, which appears at the next launch because kernels run
-    asynchronously.
+    The message names the kernel, its grid and block, the arguments, and the driver's or the emulator's reason. Usual
+    ones: a grid with more blocks than the device takes, too little memory, or an error of an earlier kernel, which
+    appears at the next launch because kernels run asynchronously.
     """
 
     code = "TILE-E0661"

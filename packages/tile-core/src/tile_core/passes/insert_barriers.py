@@ -31,6 +31,7 @@ from tile_core.ops.threads import (
     NAMED_BARRIERS,
     THREAD_PREFIX,
     WARP_WIDE,
+    called,
     exchanges,
 )
 from tile_core.passes import rebuild
@@ -342,9 +343,12 @@ def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
 
 def _depends(expr: ir.Expr, found: set[ir.Var]) -> bool:
     """Whether a value may differ between threads; what an exchange of the whole block gives does not."""
-    if exchanges(expr, BLOCK_WIDE):
+    variables: list[ir.Var] = []
+    names: set[str] = set()
+    visit.walk(expr, (ir.Var, variables.append), (ir.Call, lambda call: names.add(called(call))))
+    if names & BLOCK_WIDE:
         return False
-    return any(var in found for var in visit.collect(expr, ir.Var)) or exchanges(expr, WARP_WIDE | ATOMIC_UPDATES)
+    return any(var in found for var in variables) or bool(names & (WARP_WIDE | ATOMIC_UPDATES))
 
 
 def _of_group(node: S.Evaluate, number: int, group: ThreadGroup) -> S.Stmt:
