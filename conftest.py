@@ -10,6 +10,7 @@ from hypothesis import settings
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
+pytest_plugins = ["tile_core.testing.pytest_plugin"]
 TIERS = ("null", "compile", "emulate", "device")
 
 # The first example of a property compiles, the later ones hit caches: a deadline would measure that and nothing else.

@@ -17,6 +17,7 @@ from tile_core.emulator.build import LIBRARY, build_library
 from tile_core.emulator.checks import Sites, checked
 from tile_core.ir import regions, visit
 from tile_core.jit.artifact import Artifact, CompileRequest
+from tile_core.jit.compile import OUT_IDX
 from tile_core.printer.language import Language
 from tile_core.printer.printer import PrintedFunction, source_of
 from tile_core.printer.simt import print_kernel
@@ -54,7 +55,7 @@ def emulated_artifact(
     """
     sites = Sites() if request.pass_configs.get(CHECK, settings.emulate_check) else None
     language = emulated.language.on_the_host()
-    language = language if sites is None else checked(language, sites)
+    language = language if sites is None else checked(language, sites, _fresh(program))
     printed = [print_kernel(kernel, language, request.target) for kernel in program.kernels]
     source = source_of(printed)
     launcher = _Launcher(emulated.warp_size, sites)
@@ -81,11 +82,13 @@ class _Launcher:
     def text(self, kernels: Sequence[DeviceKernel], printed: Sequence[PrintedFunction]) -> str:
         pairs = list(enumerate(zip(kernels, printed, strict=True)))
         entries = "\n".join(_entry(number, function) for number, (_kernel, function) in pairs)
-        cases = "\n".join(f"    case {number}: {self._run(number, kernel)}" for number, (kernel, _function) in pairs)
+        cell = 0 if self.sites is None else min(map(_cell_bytes, kernels), default=_WIDEST_CELL)
+        begin = "" if self.sites is None else 'extern "C" void tile_emulated_begin() { tile::begin_call(); }\n'
+        cases = "\n".join(f"    case {number}: {self._run(number, kernel, cell)}" for number, (kernel, _) in pairs)
         return f"""
 static const tile::Site tile_sites[] = {{{self._sites()}}};
 {entries}
-extern "C" tile::Failure* tile_emulated_failure() {{ return &tile::failure; }}
+{begin}extern "C" tile::Failure* tile_emulated_failure() {{ return &tile::failure; }}
 extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, long y, long z, int) {{
   const tile::Dim3 grid{{unsigned(x), unsigned(y), unsigned(z)}};
   switch (kernel) {{
@@ -97,16 +100,24 @@ extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, lon
 
     def _sites(self) -> str:
         listed = [] if self.sites is None else self.sites.listed
-        return ", ".join(f"{{{json.dumps(site.buffer)}, {json.dumps(_place(site.span))}}}" for site in listed) or "{}"
+        rows = (", ".join(map(json.dumps, (site.buffer, _place(site.span), site.needs_write))) for site in listed)
+        return ", ".join(f"{{{row}}}" for row in rows) or "{}"
 
-    def _run(self, number: int, kernel: DeviceKernel) -> str:
+    def _run(self, number: int, kernel: DeviceKernel, cell: int) -> str:
         x, y, z = kernel.threads
-        cell = 0 if self.sites is None else _cell_bytes(kernel)
         cluster = ", ".join(map(str, kernel.cluster))
         return (
             f"return tile::run({{grid, {{{x}, {y}, {z}}}, {self.warp_size}, {kernel.shared_bytes}, "
             f"{_stack_bytes(kernel)}, tile_sites, {cell}, tile_run_{number}, cells, {{{cluster}}}}});"
         )
+
+
+def _fresh(program: SplitProgram) -> frozenset[Any]:
+    """The buffers of global memory that hold nothing when a call begins: outputs it allocates, and workspaces."""
+    given = list(program.host.params)
+    outputs = {int(position) for position in (program.host.attrs or {}).get(OUT_IDX, ())}
+    kept = {var for position, var in enumerate(given) if position not in outputs}
+    return frozenset(var for kernel in program.kernels for var in kernel.func.params if var not in kept)
 
 
 def _place(span: Any) -> str:

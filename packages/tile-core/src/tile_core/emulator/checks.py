@@ -7,6 +7,7 @@ needs nothing of its own for this: accesses go through `element`, and an operati
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tile_core.printer.printer import Printer
 
 _ADDRESS_OF = "tirx.address_of"
+_STORE = "tile.atomic_store"
 _SHARED_BY_THREADS = (regions.GLOBAL, *regions.SHARED)
 _MOST_SITES = 1 << 15
 # The operations that work at an address are atomic.
@@ -40,10 +42,14 @@ _ORDERED = "tile::kOrdered"
 
 @dataclass(frozen=True)
 class Site:
-    """A place of the author's source and the buffer that is used there; no name where a line only waits."""
+    """A place of the author's source and the buffer that is used there; no name where a line only waits.
+
+    `needs_write`: global memory is used that holds nothing until the kernel writes it.
+    """
 
     buffer: str
     span: SourceSpan | None
+    needs_write: bool = False
 
 
 @dataclass
@@ -57,31 +63,37 @@ class Sites:
         """Site by number."""
         return list(self._numbers)
 
-    def number(self, buffer: str, span: SourceSpan | None) -> int:
+    def number(self, buffer: str, span: SourceSpan | None, *, needs_write: bool = False) -> int:
         """The number of a site."""
-        number = self._numbers.setdefault(Site(buffer, span), len(self._numbers))
+        number = self._numbers.setdefault(Site(buffer, span, needs_write), len(self._numbers))
         assert number < _MOST_SITES
         return number
 
 
-def checked(language: Language, sites: Sites) -> Language:
-    """`language` with checked accesses, whose sites are added to `sites`."""
-    checker = _Checker(language, sites)
+def checked(language: Language, sites: Sites, fresh: Collection[ir.Var] = ()) -> Language:
+    """`language` with checked accesses, whose sites are added to `sites`.
+
+    `fresh` are the buffers in global memory that hold nothing when a call begins: workspaces, and outputs that the call
+    allocates.
+    """
+    checker = _Checker(language, sites, fresh)
     return language.extend(
         language.name,
         element=checker.element,
         place=checker.place,
         statements={S.AllocBuffer: checker.allocate, **checker.views(language)},
-        calls={name: checker.operation(handler) for name, handler in language.calls.items() if name != _ADDRESS_OF},
+        calls={name: checker.operation(name, call) for name, call in language.calls.items() if name != _ADDRESS_OF},
         header=(*language.header, '#include "tile_checks.h"'),
         restrict="",
     )
 
 
 class _Checker:
-    def __init__(self, language: Language, sites: Sites) -> None:
+    def __init__(self, language: Language, sites: Sites, fresh: Collection[ir.Var]) -> None:
         self._allocate = language.statements[S.AllocBuffer]
         self._sites = sites
+        self._fresh = set(fresh)
+        self._only_stores = False
         self._written: dict[Any, str] = {}
         self._has_effect = [False]
         self._order = 0
@@ -109,6 +121,8 @@ class _Checker:
             view(printer, node)
             for source in viewed(node):
                 self._written.pop(source, None)
+                if source in self._fresh:
+                    self._fresh.add(node.buffer)
 
         return {S.DeclBuffer: declare}
 
@@ -119,7 +133,8 @@ class _Checker:
             return plain_element(printer, buffer, indices)
         scalar = printer.is_scalar(buffer)
         at = Code("0") if scalar else offset(printer, buffer, indices)
-        site = self._sites.number(str(buffer.name), printer.span)
+        looks = use.kind == "read" or (use.kind == "address" and not self._only_stores)
+        site = self._sites.number(str(buffer.name), printer.span, needs_write=looks and buffer in self._fresh)
         place = "tile::Place<0>{}" if scalar else _place(printer, indices, buffer.ty.shape)
         name = f"&{printer.name(buffer)}" if scalar else printer.name(buffer)
         accessor, flags = "memory", ""
@@ -130,7 +145,7 @@ class _Checker:
 
     def place(self, printer: Printer, buffer: Any, indices: Any) -> Code:
         """The address of an element and what it is called, for an operation that says itself what it accesses."""
-        site = self._sites.number(str(buffer.name), printer.span)
+        site = self._sites.number(str(buffer.name), printer.span, needs_write=buffer in self._fresh)
         at = offset(printer, buffer, indices).text
         text = f"tile::spot({printer.name(buffer)}, {at}, {site}, {_place(printer, indices, buffer.ty.shape)})"
         return Code(text, Precedence.POSTFIX)
@@ -138,16 +153,17 @@ class _Checker:
     def _use(self, use: Use) -> str:
         return _ORDERED if use.kind == "address" and self._order else _USES[use.kind]
 
-    def operation(self, handler: ExprHandler) -> ExprHandler:
+    def operation(self, name: str, handler: ExprHandler) -> ExprHandler:
         """An operation that says where it is before it does something that others see, or waits for them."""
 
         def wrapped(printer: Printer, node: Any) -> Code:
             has_effect = _has_effect(node.op)
             self._has_effect.append(has_effect)
-            outer, self._order = self._order, int((node.attrs or {}).get("memory_order", 0))
+            outer = self._order, self._only_stores
+            self._order, self._only_stores = int((node.attrs or {}).get("memory_order", 0)), name == _STORE
             code = handler(printer, node)
             self._has_effect.pop()
-            self._order = outer
+            self._order, self._only_stores = outer
             if not has_effect:
                 return code
             return Code(f"(tile::here({self._sites.number('', printer.span)}), {code.text})")

@@ -75,6 +75,7 @@ def load_emulated(artifact: Artifact) -> Callable[..., None]:
     module[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(record)))
     entry = module[str(artifact.report["symbol"])]
     library.tile_emulated_failure.restype = ctypes.POINTER(_Failure)
+    begin = library.tile_emulated_begin if hasattr(library, "tile_emulated_begin") else None
     failure: _Failure = library.tile_emulated_failure().contents
     spans: list[list[Any] | None] = json.loads(artifact.files.get(SITES, b"[]"))
 
@@ -88,6 +89,8 @@ def load_emulated(artifact: Artifact) -> Callable[..., None]:
 
     def call(*arguments: object) -> None:
         failure.fault = 0
+        if begin is not None:
+            begin()
         try:
             entry(*arguments)
         except RuntimeError as error:

@@ -94,8 +94,12 @@ def compile(  # noqa: A001 - the language's own name for it
     backend = find_backend(request.target.backend)
     check_pass_configs(request.pass_configs, backend, request.target)
     start = time.perf_counter()
-    key = kernel_key(func, request)
-    loaded, origin = _load(func, request, backend, key)
+    program = func
+    if outputs and request.execution == "emulate":
+        # The checks of an emulated run tell outputs, which hold nothing at first, from arguments.
+        program = func.with_attr(OUT_IDX, list(outputs))
+    key = kernel_key(program, request)
+    loaded, origin = _load(program, request, backend, key)
     capabilities = resolve(backend.capabilities)(request.target)
     device = None if request.execution == "emulate" else capabilities.facts.get("device")
     kernel = JITKernel(func, request, loaded, signature, outputs, key=key, device=device)

@@ -48,13 +48,14 @@ ALIGNED_MOVE = "aligned_move"
 class _Moved:
     """An access made for a whole unit: where it goes to or comes from, and its array of lanes.
 
-    `chunk` elements move at once; the array of a load has room for `slots` units.
+    `chunk` elements move at once; the array of a load has room for `slots` units. `span`: the statement's.
     """
 
     access: Access
     name: str
     chunk: int
     array: ir.Var
+    span: ir.Span | None
 
 
 class VectorUnit:
@@ -181,18 +182,21 @@ class VectorUnit:
     def _choose(self, statements: list[S.Stmt]) -> None:
         """Pick accesses that move as vectors: unconditional, whole, aligned, not mixed with others of the buffer."""
         stored: dict[ir.Var, list[Access]] = {}
+        spans: dict[ir.Var, ir.Span | None] = {}
         for stmt in statements:
             if isinstance(stmt, S.BufferStore):
                 access = self._names.access(stmt.buffer, stmt.indices, is_store=True)
                 stored.setdefault(stmt.buffer, []).append(access)
+                spans[stmt.buffer] = stmt.span
         for stmt in statements:
             for access in _unconditional_loads(stmt):
-                self._consider_load(self._names.access(access.buffer, access.indices, is_store=False), stored)
+                load = self._names.access(access.buffer, access.indices, is_store=False)
+                self._consider_load(load, stored, stmt.span)
         for buffer, found in stored.items():
             if len(found) == 1 and not self._reads_elsewhere(buffer, found[0], statements):
-                self._consider(found[0], self._stores, "out")
+                self._consider(found[0], self._stores, "out", spans[buffer])
 
-    def _consider_load(self, access: Access, stored: dict[ir.Var, list[Access]]) -> None:
+    def _consider_load(self, access: Access, stored: dict[ir.Var, list[Access]], span: ir.Span | None) -> None:
         if any(not same_place(access, store) for store in stored.get(access.buffer, [])):
             return
         if len(stored.get(access.buffer, [])) > 1:
@@ -200,7 +204,7 @@ class VectorUnit:
         if not any(
             same_place(access, seen.access) for seen in self._loads if seen.access.buffer.same_as(access.buffer)
         ):
-            self._consider(access, self._loads, "in")
+            self._consider(access, self._loads, "in", span)
 
     def _reads_elsewhere(self, buffer: ir.Var, store: Access, statements: list[S.Stmt]) -> bool:
         """Whether the body reads the stored buffer in a way that a store at the end would change."""
@@ -213,7 +217,7 @@ class VectorUnit:
             after = after or (isinstance(stmt, S.BufferStore) and stmt.buffer.same_as(buffer))
         return False
 
-    def _consider(self, access: Access, chosen: list[_Moved], direction: str) -> None:
+    def _consider(self, access: Access, chosen: list[_Moved], direction: str, span: ir.Span | None) -> None:
         buffer = self._scope.shared.get(access.buffer, access.buffer)
         scope = regions.scope(buffer)
         if scope not in MEMORY or access.itemsize * 8 != int(access.buffer.dtype.bits):
@@ -225,7 +229,7 @@ class VectorUnit:
         if chunk == 1 and (direction == "out" or scope != regions.GLOBAL):
             return
         moved = Access(buffer, access.indices, access.is_store)
-        chosen.append(_Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer))
+        chosen.append(_Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer, span))
 
     def _aligned_width(self, access: Access, widest: int) -> int:
         """Where units begin behind a head, exactly the accesses whose misalignment it makes up for are aligned."""
@@ -266,8 +270,8 @@ class VectorUnit:
         moving = max(axis for axis, index in enumerate(place) if uses(index, (self._last,)))
         place[moving] = several(self._analyzer.simplify(place[moving]))
         if moved.access.is_store:
-            return S.BufferStore(moved.access.buffer, tirx.BufferLoad(moved.array, own), place)
-        return S.BufferStore(moved.array, tirx.BufferLoad(moved.access.buffer, place), own)
+            return S.BufferStore(moved.access.buffer, tirx.BufferLoad(moved.array, own), place, moved.span)
+        return S.BufferStore(moved.array, tirx.BufferLoad(moved.access.buffer, place), own, moved.span)
 
     def _through_arrays(self, body: S.Stmt, lane: ir.Var, slot: ir.Expr) -> S.Stmt:
         """One lane with its vector accesses replaced by the lane's element of the arrays."""

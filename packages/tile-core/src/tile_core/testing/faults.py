@@ -173,6 +173,38 @@ def synchronized(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
         T.sync_threads()
 
 
+@T.prim_func
+def counted(A: T.Tensor((64,), "int32")):
+    Out = T.empty((16,), "int32")
+    with T.Kernel(1, threads=64) as _:
+        for i in T.Parallel(16):
+            Out[i] = 0
+    with T.Kernel(1, threads=64) as _:
+        for i in T.Parallel(64):
+            T.atomic_add(Out[A[i]], 1)
+    return Out
+
+
+@T.prim_func
+def offset(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    W = T.alloc_global((64,), "float32")
+    with T.Kernel(1, threads=64) as _:
+        for i in T.Parallel(64):
+            W[i] = 1.0
+    with T.Kernel(1, threads=64) as _:
+        for i in T.Parallel(64):
+            B[i] = W[i] + A[i]
+
+
+@T.prim_func
+def stored(A: T.Tensor((64,), "int32")):
+    Out = T.empty((64,), "int32")
+    with T.Kernel(1, threads=64) as _:
+        for i in T.Parallel(64):
+            T.atomic_store(Out[i], A[i])
+    return Out
+
+
 def arrivals(order: str) -> Any:
     """Every block leaves a value; the last to arrive adds them up."""
 
@@ -272,6 +304,26 @@ class PlantedFaults:
         with pytest.raises(errors.EmulatedUnwrittenError, match=r"s\[\d+\], which nothing has written") as raised:
             run(histogram, values, torch.empty(16, dtype=torch.int32), mutation=without_stores(regions.SHARED))
         self._check(raised.value, histogram, "T.atomic_add(s[A[i]], 1)")
+
+    def test_what_a_call_allocates_holds_nothing(self, run: Callable[..., None]) -> None:
+        """Outputs of `T.empty` and workspaces of which nobody wrote what is read or updated."""
+        values = torch.randint(0, 16, (64,), dtype=torch.int32)
+        run(counted, values)
+        with pytest.raises(
+            errors.EmulatedUnwrittenError, match=r"updates Out\[\d+\], which nothing has written"
+        ) as raised:
+            run(counted, values, mutation=without_stores((regions.GLOBAL,)))
+        self._check(raised.value, counted, "T.atomic_add(Out[A[i]], 1)")
+        a, b = torch.randn(64), torch.empty(64)
+        run(offset, a, b)
+        with pytest.raises(
+            errors.EmulatedUnwrittenError, match=r"reads W\[[\d:]+\], which nothing has written"
+        ) as raised:
+            run(offset, a, b, mutation=without_stores((regions.GLOBAL,)))
+        self._check(raised.value, offset, "B[i] = W[i] + A[i]")
+
+    def test_an_atomic_store_needs_no_value_before(self, run: Callable[..., None]) -> None:
+        run(stored, torch.arange(64, dtype=torch.int32))
 
     def test_the_setting_turns_checks_on_and_the_pass_config_wins(self) -> None:
         if self.target is None:

@@ -84,13 +84,11 @@ class Run:
 
     def equal(self, actual: torch.Tensor, expected: torch.Tensor | Sequence[Any]) -> None:
         """Bitwise equality of values; NaN equals NaN."""
-        wanted = torch.as_tensor(expected, dtype=actual.dtype, device=actual.device)
-        torch.testing.assert_close(actual, wanted, rtol=0, atol=0, equal_nan=True)
+        _assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype, device=actual.device), 0, 0)
 
     def close(self, actual: torch.Tensor, expected: torch.Tensor, rtol: float = 1e-5, atol: float = 1e-5) -> None:
         """Closeness, compared in float64; NaN and infinities must stand at the same places."""
-        wanted = torch.as_tensor(expected, device=actual.device)
-        torch.testing.assert_close(actual.double(), wanted.double(), rtol=rtol, atol=atol, equal_nan=True)
+        _assert_close(actual.double(), torch.as_tensor(expected, device=actual.device).double(), rtol, atol)
 
     @contextmanager
     def raises(self, *kinds: type[BaseException], naming: Sequence[str] = ()) -> Iterator[None]:
@@ -103,3 +101,20 @@ class Run:
             assert not missing, f"the message does not name {missing}: {error}"
             return
         raise AssertionError("expected a coded error, but the program was accepted")
+
+
+def _assert_close(actual: torch.Tensor, wanted: torch.Tensor, rtol: float, atol: float) -> None:
+    try:
+        torch.testing.assert_close(actual, wanted, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{_first_difference(actual, wanted, rtol, atol)}") from None
+
+
+def _first_difference(actual: torch.Tensor, wanted: torch.Tensor, rtol: float, atol: float) -> str:
+    """The first element that differs, with both values."""
+    if actual.shape != wanted.shape:
+        return f"expected the shape {tuple(wanted.shape)}, got {tuple(actual.shape)}"
+    comparable = torch.float64 if actual.dtype.is_floating_point else torch.int64
+    near = torch.isclose(actual.to(comparable), wanted.to(comparable), rtol=rtol, atol=atol, equal_nan=True)
+    at = tuple((~near).nonzero()[0].tolist())
+    return f"first at {list(at)}: expected {wanted[at].item()}, got {actual[at].item()}"

@@ -64,6 +64,8 @@ struct Running {
 };
 extern Running running;
 
+// What the call allocates holds nothing from here on.
+void begin_call();
 [[noreturn]] void out_of_bounds(const Access& access);
 [[noreturn]] void unwritten(const Access& access);
 [[noreturn]] void under_way(const Access& access);

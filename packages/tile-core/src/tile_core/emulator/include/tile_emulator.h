@@ -59,6 +59,7 @@ struct Fibre {
 struct Site {
   const char* buffer;
   const char* place;
+  bool needs_write = false;  // of global memory that holds nothing before the kernel writes it
 };
 
 struct Launch {

@@ -38,7 +38,7 @@ struct Pending {
 
 const Site* sites = nullptr;
 unsigned granule = 1;
-uint32_t now = 1, launch_start = 1, block_start = 1;
+uint32_t now = 1, call_start = 1, launch_start = 1, block_start = 1;
 Order* orders = new Order[kMaxThreads];
 Pending pending;
 uint32_t oldest = 1;  // marks below are of a time that does not matter for the memory at hand
@@ -184,6 +184,9 @@ void expect_no_change(const Access& access, const Mark& mark, const char* did, v
   memcpy(pending.before, address, pending.bytes);
 }
 
+// Whether a piece of global memory holds nothing: it is the call's own, and the call has not written it.
+bool is_unwritten(const Cell& cell, int site) { return sites[site].needs_write && cell.write.clock < call_start; }
+
 const char* wrote(const Mark& mark) { return mark.site & kAtomicBit ? "updated" : "wrote"; }
 
 void touch_read(Cell& cell, const Mark& mark, const Access& access) {
@@ -220,6 +223,8 @@ void Order::see_copies(unsigned engine, uint32_t below) {
   if (copies.size() <= engine) copies.resize(engine + 1, 0);
   copies[engine] = below > copies[engine] ? below : copies[engine];
 }
+
+void begin_call() { call_start = ++now; }
 
 void begin_launch(const Launch& launch) {
   clustered = launch.cluster.count() > 1;
@@ -355,7 +360,7 @@ void touch_by_copy(const void* place, unsigned bytes, Use use, const Spot& spot,
   for (uintptr_t at = first; at < first + bytes; at += granule) {
     Cell& cell = cell_at(at);
     if (use == Use::kRead) {
-      if (shared && cell.write.clock < block_start) unwritten(access);
+      if (shared ? cell.write.clock < block_start : is_unwritten(cell, spot.site)) unwritten(access);
       touch_read(cell, mark, access);
       if (shared && !is_copy(cell.write) && !is_fenced(cell.write)) unfenced(access, cell.write);
     } else {
@@ -400,12 +405,13 @@ void touch(const volatile void* place, unsigned bytes, const Access& access) {
   const uint16_t site = static_cast<uint16_t>(access.site) | (is_atomic(access.use) ? kAtomicBit : 0);
   const Mark mark{orders[self].clock, mark_of(self), site};
   oldest = is_shared(first) ? block_start : launch_start;
-  const bool must_be_written = access.use != Use::kWrite && is_shared(first);
+  const bool shared = is_shared(first);
+  const bool must_be_written = access.use != Use::kWrite;
   // The order that an update takes over holds for the update; what it passes on ends before its thread's next access.
   if (access.use == Use::kOrdered) acquire_and_release(first);
   for (uintptr_t at = first; at < first + bytes; at += granule) {
     Cell& cell = cell_at(at);
-    if (must_be_written && cell.write.clock < block_start) unwritten(access);
+    if (must_be_written && (shared ? cell.write.clock < block_start : is_unwritten(cell, access.site))) unwritten(access);
     if (access.use == Use::kRead) {
       touch_read(cell, mark, access);
     } else {
