@@ -55,18 +55,16 @@ def store(count: int, trans: bool) -> tuple[ThreadProgram, np.ndarray]:
     return made, made.result(back, count)
 
 
-@pytest.mark.emulate
-def test_loads(emulate: Callable[..., None]) -> None:
+def test_loads(execute: Any) -> None:
     cases = [(count, trans, *load(count, trans)) for count, trans in FORMS]
-    emulate(*(made for _count, _trans, made, _words in cases))
+    execute(*(made for _count, _trans, made, _words in cases))
     for count, trans, _made, words in cases:
         np.testing.assert_array_equal(words.view(np.uint16), registers(matrices(count), trans), f"x{count} {trans}")
 
 
-@pytest.mark.emulate
-def test_stores(emulate: Callable[..., None]) -> None:
+def test_stores(execute: Any) -> None:
     cases = [(count, trans, *store(count, trans)) for count, trans in FORMS]
-    emulate(*(made for _count, _trans, made, _words in cases))
+    execute(*(made for _count, _trans, made, _words in cases))
     for count, trans, _made, words in cases:
         np.testing.assert_array_equal(
             words.view(np.uint16).reshape(-1), matrices(count).reshape(-1), f"x{count} {trans}"

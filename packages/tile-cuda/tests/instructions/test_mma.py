@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,13 +37,12 @@ def program(instruction: MatrixInstruction, special: bool) -> tuple[ThreadProgra
     return made, made.result(held[0], words), product(a, b, c, instruction.d)
 
 
-@pytest.mark.emulate
 @pytest.mark.parametrize("types", GROUPS, ids="_".join)
-def test_results(types: tuple[str, str, str], emulate: Callable[..., None]) -> None:
-    chosen = [instruction for instruction in ALL if instruction.types == types]
-    is_float = not chosen[0].a.startswith(("int", "uint"))
+def test_results(types: tuple[str, str, str], execute: Any) -> None:
+    chosen = [instruction for instruction in ALL if instruction.types == types and execute.has(instruction)]
+    is_float = types[1] not in ("s8", "u8", "s4", "u4")
     cases = [(i, *program(i, special)) for i in chosen for special in ((False, True) if is_float else (False,))]
-    emulate(*(made for _i, made, _words, _expected in cases))
+    execute(*(made for _i, made, _words, _expected in cases))
     for instruction, _made, words, expected in cases:
         assert_same(from_registers(words, instruction.d_layout, instruction.d), expected)
 
@@ -70,10 +70,9 @@ def rounding() -> tuple[ThreadProgram, np.ndarray, np.ndarray]:
     return made, out, values
 
 
-@pytest.mark.emulate
-def test_rounding_to_tf32(emulate: Callable[..., None]) -> None:
+def test_rounding_to_tf32(execute: Any) -> None:
     made, out, values = rounding()
-    emulate(made)
+    execute(made)
     halves_away = (values.astype(np.uint64) + 0x1000 & ~np.uint64(0x1FFF)).astype(np.uint32)
     expected = np.where(values >> 23 & 0xFF == 0xFF, values & ~np.uint32(0x1FFF), halves_away)
     np.testing.assert_array_equal(out, expected)

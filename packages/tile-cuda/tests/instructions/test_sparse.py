@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,14 +118,13 @@ def selectors(i: MatrixInstruction) -> range:
     return range(4 // i.metadata_threads)
 
 
-@pytest.mark.emulate
 @pytest.mark.parametrize("types", GROUPS, ids="_".join)
-def test_results(types: tuple[str, str, str], emulate: Callable[..., None]) -> None:
-    chosen = [(i, selector) for i in WARP if i.types == types for selector in selectors(i)]
+def test_results(types: tuple[str, str, str], execute: Any) -> None:
+    chosen = [(i, selector) for i in WARP if i.types == types and execute.has(i) for selector in selectors(i)]
     cases = [(i, *warp_program(i, selector)) for i, selector in chosen]
-    if chosen[0][0].a == "float16":
+    if types[1] == "f16":
         cases += [(i, *warp_program(i, selector, special=True)) for i, selector in chosen]
-    emulate(*(made for _i, made, _words, _expected in cases))
+    execute(*(made for _i, made, _words, _expected in cases))
     for i, _made, words, expected in cases:
         assert_same(from_registers(words, i.d_layout, i.d), expected)
 
@@ -154,13 +154,12 @@ def warpgroup_program(i: MatrixInstruction, selector: int, form: str) -> tuple[T
     return made, made.result(d, int(d.shape[0])), given.expected
 
 
-@pytest.mark.emulate
 @pytest.mark.parametrize("triple", TRIPLES, ids="-".join)
-def test_results_of_a_warpgroup(triple: tuple[str, str, str], emulate: Callable[..., None]) -> None:
-    chosen = [i for i in WARPGROUP if (i.d, i.a, i.b) == triple and i.n < 64]
+def test_results_of_a_warpgroup(triple: tuple[str, str, str], execute: Any) -> None:
+    chosen = [i for i in WARPGROUP if (i.d, i.a, i.b) == triple and i.n < 64 and execute.has(i)]
     listed = [(i, selector, form) for i in chosen for selector in selectors(i) for form in ("ss", "rs")]
     cases = [(case[0], *warpgroup_program(*case)) for case in listed]
-    emulate(*(made for _i, made, _words, _expected in cases))
+    execute(*(made for _i, made, _words, _expected in cases))
     for i, _made, words, expected in cases:
         assert_same(from_registers(words, i.d_layout, i.d), expected)
 
