@@ -20,14 +20,25 @@ def attributes_of(instruction: MatrixInstruction) -> dict[str, int | str]:
     return {**shape, "d_dtype": instruction.d, "a_dtype": instruction.a, "b_dtype": instruction.b}
 
 
-def selected(instruction: MatrixInstruction, selector: int) -> dict[str, int | str]:
-    """The attributes of a sparse product.
+def dense(instruction: MatrixInstruction, family: shapes.Family) -> dict[str, int | str]:
+    """The attributes of a product of `family`.
 
     Raises:
-        ValueError: the instruction is not sparse, or has no such selector.
+        ValueError: the instruction is of another family, or sparse.
     """
-    if not instruction.sparse or not 0 <= selector < 4 // instruction.metadata_threads:
-        raise ValueError(f"{instruction.family} {instruction.name} has no selector {selector}")
+    if instruction.family != family or instruction.sparse:
+        raise ValueError(f"{family} does not compute {instruction.family} {instruction.name}")
+    return attributes_of(instruction)
+
+
+def selected(instruction: MatrixInstruction, family: shapes.Family, selector: int) -> dict[str, int | str]:
+    """The attributes of a sparse product of `family`.
+
+    Raises:
+        ValueError: the instruction is of another family, not sparse, or has no such selector.
+    """
+    if instruction.family != family or not instruction.sparse or not 0 <= selector < 4 // instruction.metadata_threads:
+        raise ValueError(f"{family} does not compute {instruction.family} {instruction.name} with selector {selector}")
     return {**attributes_of(instruction), "selector": selector}
 
 
@@ -114,9 +125,11 @@ def mma(d: ir.Expr, a: ir.Expr, b: ir.Expr, *, instruction: MatrixInstruction) -
     """D += A × B: pointers to the lane's packed registers, as the layouts of `instruction` order them.
 
     A is read by rows, B by columns; the lane's elements of each lie one after another.
+
+    Raises:
+        ValueError: the instruction is of another family, or sparse.
     """
-    assert not instruction.sparse
-    return MMA((d, a, b), attributes_of(instruction))
+    return MMA((d, a, b), dense(instruction, "mma"))
 
 
 def mma_sp(
@@ -129,7 +142,7 @@ def mma_sp(
     Raises:
         ValueError: the instruction is not sparse, or has no such selector.
     """
-    return MMA_SP((d, a, b, metadata), selected(instruction, selector))
+    return MMA_SP((d, a, b, metadata), selected(instruction, "mma", selector))
 
 
 _ROUND = f"""

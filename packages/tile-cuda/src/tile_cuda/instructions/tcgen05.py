@@ -11,7 +11,7 @@ from __future__ import annotations
 from tvm import ir
 
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, int32, numbers
-from tile_cuda.instructions.mma import attributes_of, host_types, instruction_of
+from tile_cuda.instructions.mma import dense, host_types, instruction_of
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
 
 __all__ = [
@@ -137,14 +137,13 @@ def tcgen05_mma_ts(
 def _checked(
     instruction: MatrixInstruction, a_trans: bool, b_trans: bool, scale_a: int, scale_b: int
 ) -> dict[str, int | str]:
-    if instruction.family != "tcgen05":
-        raise ValueError(f"{instruction.family} {instruction.name} is no product in tensor memory")
+    named = dense(instruction, "tcgen05")
     if (a_trans or b_trans) and BITS[instruction.types[1]] == 32:
         raise ValueError(f"tcgen05 reads {instruction.a} with k as the fast axis only")
     if not {scale_a, scale_b} <= {1, -1} or (instruction.d == "int32" and (scale_a, scale_b) != (1, 1)):
         raise ValueError(f"tcgen05 into {instruction.d} has no signs ({scale_a}, {scale_b})")
     orders = {"a_trans": int(a_trans), "b_trans": int(b_trans), "scale_a": scale_a, "scale_b": scale_b}
-    return {**attributes_of(instruction), **orders}
+    return {**named, **orders}
 
 
 # -- tensor memory ----------------------------------------------------------------------------------------------------

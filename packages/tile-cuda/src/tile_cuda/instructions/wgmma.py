@@ -12,7 +12,7 @@ from tvm import ir
 from tvm.ir.prim import expr as E
 
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, numbers
-from tile_cuda.instructions.mma import attributes_of, host_types, instruction_of, register_bytes, selected
+from tile_cuda.instructions.mma import dense, host_types, instruction_of, register_bytes, selected
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
 
 __all__ = [
@@ -154,11 +154,10 @@ def wgmma(
     `b_trans` with m and n; the signs `scale_a` and `scale_b` are 1 or -1.
 
     Raises:
-        ValueError: only 16-bit operands can lie the other way; integers have no sign.
+        ValueError: the instruction is another; only 16-bit operands can lie the other way; integers have no sign.
     """
-    assert not instruction.sparse
-    attributes = _checked(instruction, a_trans, b_trans, scale_a, scale_b)
-    return WGMMA((d, a, b, accumulate), attributes)
+    forms = _checked(instruction, a_trans, b_trans, scale_a, scale_b)
+    return WGMMA((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms})
 
 
 def wgmma_rs(
@@ -173,9 +172,8 @@ def wgmma_rs(
     scale_b: int = 1,
 ) -> ir.Call:
     """As `wgmma`, with the thread's packed registers of A at `a`."""
-    assert not instruction.sparse
-    attributes = _checked(instruction, False, b_trans, scale_a, scale_b)
-    return WGMMA_RS((d, a, b, accumulate), attributes)
+    forms = _checked(instruction, False, b_trans, scale_a, scale_b)
+    return WGMMA_RS((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms})
 
 
 def wgmma_sp(
@@ -196,8 +194,8 @@ def wgmma_sp(
     Raises:
         ValueError: the instruction is not sparse, has no such selector, or does not take the operands so.
     """
-    attributes = _checked(instruction, False, b_trans, scale_a, scale_b)
-    return WGMMA_SP((d, a, b, accumulate, metadata), {**attributes, **selected(instruction, selector)})
+    forms = _checked(instruction, False, b_trans, scale_a, scale_b)
+    return WGMMA_SP((d, a, b, accumulate, metadata), {**selected(instruction, "wgmma", selector), **forms})
 
 
 def wgmma_sp_rs(
@@ -214,19 +212,18 @@ def wgmma_sp_rs(
     scale_b: int = 1,
 ) -> ir.Call:
     """As `wgmma_sp`, with the thread's held elements of A at `a`."""
-    attributes = _checked(instruction, False, b_trans, scale_a, scale_b)
-    return WGMMA_SP_RS((d, a, b, accumulate, metadata), {**attributes, **selected(instruction, selector)})
+    forms = _checked(instruction, False, b_trans, scale_a, scale_b)
+    return WGMMA_SP_RS((d, a, b, accumulate, metadata), {**selected(instruction, "wgmma", selector), **forms})
 
 
 def _checked(
     instruction: MatrixInstruction, a_trans: bool, b_trans: bool, scale_a: int, scale_b: int
-) -> dict[str, int | str]:
+) -> dict[str, int]:
     if (a_trans or b_trans) and not _is_16_bit(instruction):
         raise ValueError(f"wgmma reads {instruction.a} and {instruction.b} with k as the fast axis only")
     if not {scale_a, scale_b} <= {1, -1} or (instruction.d == "int32" and (scale_a, scale_b) != (1, 1)):
         raise ValueError(f"wgmma into {instruction.d} has no signs ({scale_a}, {scale_b})")
-    named = attributes_of(instruction)
-    return {**named, "a_trans": int(a_trans), "b_trans": int(b_trans), "scale_a": scale_a, "scale_b": scale_b}
+    return {"a_trans": int(a_trans), "b_trans": int(b_trans), "scale_a": scale_a, "scale_b": scale_b}
 
 
 # -- order ------------------------------------------------------------------------------------------------------------
