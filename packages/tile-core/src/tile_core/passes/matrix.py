@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MATRIX = "tile.matrix"
 HOLD = "tile.hold"
 """Attribute with an empty body: what computes the fragment that is its node stays above the wait that follows."""
+STORE = "tile.matrix_store"
+"""Attribute around a copy of a product's result into a tile, with the call as its node; instructions may make it."""
 SETTLE = "tile.settle"
 """Attribute with an empty body: a product whose result is the fragment that is its node is waited for.
 
@@ -71,6 +73,10 @@ class MatrixUnits(Protocol):
 
         Fragments among the operands are whole tiles.
         """
+        ...
+
+    def store(self, call: OpCall, scope: ThreadScope) -> S.Stmt | None:
+        """How instructions make the copy `call` of a result into a shared tile; `None` where its loops do."""
         ...
 
     def hold(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
@@ -135,6 +141,11 @@ def is_hold(stmt: S.Stmt) -> bool:
 def is_settle(stmt: S.Stmt) -> bool:
     """Whether products in flight are waited for here."""
     return isinstance(stmt, S.AttrStmt) and stmt.attr_key == SETTLE
+
+
+def is_store(stmt: S.Stmt) -> bool:
+    """Whether a statement is a copy that instructions may make."""
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == STORE
 
 
 def is_matrix(stmt: S.Stmt) -> bool:

@@ -28,7 +28,7 @@ from tile_core.passes.accesses import substitute, uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
-from tile_core.passes.matrix import MatrixUnits, Multiplier, is_hold, is_matrix, is_settle
+from tile_core.passes.matrix import MatrixUnits, Multiplier, is_hold, is_matrix, is_settle, is_store, matrix_call
 from tile_core.passes.nests import (
     direct_reduction,
     direct_scan,
@@ -142,10 +142,8 @@ class _Block:
             return self._scan(stmt)
         if is_foreign(stmt):
             return stmt
-        if is_matrix(stmt):
-            return self._matrix(stmt)
-        if is_settle(stmt) or is_hold(stmt):
-            return self._settle(stmt)
+        if (instructions := self._instructions(stmt)) is not None:
+            return instructions
         if isinstance(stmt, S.AllocBuffer):
             return self._scope.allocate(stmt)
         if isinstance(stmt, S.DeclBuffer):
@@ -179,6 +177,19 @@ class _Block:
             return self.stmt(stmt.body)
         self._scope.tiles.update(product.tiles)
         return product.emit(self._scope)
+
+    def _instructions(self, stmt: S.Stmt) -> S.Stmt | None:
+        """What has to do with matrix instructions; `None` for any other statement."""
+        if is_matrix(stmt):
+            return self._matrix(stmt)
+        if is_store(stmt):
+            return self._store(stmt)
+        return self._settle(stmt) if is_settle(stmt) or is_hold(stmt) else None
+
+    def _store(self, stmt: S.AttrStmt) -> S.Stmt:
+        units = self._multiplier.units
+        stored = None if units is None else units.store(matrix_call(stmt), self._scope)
+        return self.stmt(stmt.body) if stored is None else stored
 
     def _settle(self, stmt: S.AttrStmt) -> S.Stmt:
         units = self._multiplier.units

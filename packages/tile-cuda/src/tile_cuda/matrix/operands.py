@@ -95,9 +95,14 @@ def shared_matrix(region: ir.TensorRegion, *, depth_is_last: bool) -> SharedMatr
 
 
 def reading(call: ir.Call) -> ir.Call:
-    """`call` as one that only reads behind its addresses, which is what barriers are placed by."""
+    """`call` as one that only reads behind its addresses."""
+    return accessing(call, "r")
+
+
+def accessing(call: ir.Call, access: str) -> ir.Call:
+    """`call` with what it does behind its addresses, `r` or `w`, which is what barriers are placed by."""
     attributes = {} if call.attrs is None else {key: call.attrs[key] for key in call.attrs.keys()}
-    return ir.Call(call.op, call.args, attrs={**attributes, ACCESS: "r"}, ret_ty=call.ty)
+    return ir.Call(call.op, call.args, attrs={**attributes, ACCESS: access}, ret_ty=call.ty)
 
 
 def _divides(factor: int, value: ir.Expr) -> bool:

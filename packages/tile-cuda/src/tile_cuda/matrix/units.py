@@ -12,6 +12,7 @@ from tile_core.ops.base import OpCall
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.mma import warp_product
+from tile_cuda.matrix.store import matrix_store
 from tile_cuda.matrix.wgmma import held_in_place, settled, warpgroup_product
 
 WARPGROUP_PRODUCTS = 90
@@ -30,6 +31,10 @@ class TensorCores:
             if found is not None:
                 return found
         return warp_product(call, threads, self.capability)
+
+    def store(self, call: OpCall, scope: ThreadScope) -> S.Stmt | None:
+        """See `tile_core.passes.matrix.MatrixUnits`."""
+        return matrix_store(call, scope) if self.capability >= WARPGROUP_PRODUCTS else None
 
     def hold(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
         """See `tile_core.passes.matrix.MatrixUnits`."""

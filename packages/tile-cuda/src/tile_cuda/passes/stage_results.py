@@ -2,8 +2,8 @@
 
 The instructions leave two neighbours of a row in a thread, so that a warp that stored them would write eight rows in
 pieces of 16 bytes. A copy of such a fragment to a tensor is therefore made in two: into a shared tile in swizzled
-order, without bank conflicts, and from there in whole vectors along the rows. Tiles into which the author copies such a
-fragment are laid out in the same way.
+order, without bank conflicts (`matrix/store.py`), and from there in whole vectors along the rows, or by the copy
+engine. Tiles into which the author copies such a fragment are laid out in the same way.
 
 Runs on tile ops, after `specialize_warps`. A result for which shared memory has no room is stored as it is.
 """
@@ -16,19 +16,26 @@ from math import prod
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
+from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import as_dtype
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
+from tile_core.ir.descriptors import named
 from tile_core.ir.views import viewed
-from tile_core.layouts.swizzle import swizzled
+from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.passes.base import PassContext
-from tile_core.passes.matrix import MatrixUnits, Multiplier
-from tile_core.passes.nests import is_foreign
+from tile_core.passes.insert_barriers import barrier
+from tile_core.passes.matrix import STORE, MatrixUnits, Multiplier
+from tile_core.passes.nests import FOREIGN, is_foreign
 from tile_core.passes.plan_shared_memory import ONCE, asynchronous, size_in_bytes
 from tile_core.passes.swizzle_tiles import ALIGNMENT, TILES
+from tile_core.passes.thread_scope import ALIGNED, int32
+from tile_cuda.instructions.mbarrier import fence_async
+from tile_cuda.instructions.tma import tma_store, tma_store_commit, tma_store_wait
+from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store, touched
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class _Stager:
         self._elsewhere = frozenset(declared.buffer for declared in views).union(*map(viewed, views))
         self._multiplier = Multiplier(units, prod(launch.threads), context.capabilities)
         self._room = self._free_bytes()
+        self._depth = 0
+        self._maps: list[S.Stmt] = []
 
     def result(self) -> S.Stmt:
         held = {
@@ -72,11 +81,17 @@ class _Stager:
                 return stmt
             return self._copy(_view(stmt), held) or stmt
 
+        def loop(node: S.For, mutator: Any) -> S.Stmt:
+            self._depth += 1
+            node = mutator.default_mutate(node)
+            self._depth -= 1
+            return node
+
         def attribute(stmt: S.AttrStmt, mutator: Any) -> S.Stmt:
             return stmt if is_foreign(stmt) else mutator.default_mutate(stmt)
 
-        body = visit.mutate(self._launch.body, (S.Evaluate, evaluate), (S.AttrStmt, attribute))
-        return replace(self._launch, body=body).to_stmt()
+        body = visit.mutate(self._launch.body, (S.Evaluate, evaluate), (S.For, loop), (S.AttrStmt, attribute))
+        return visit.sequence([*self._maps, replace(self._launch, body=body).to_stmt()], self._launch.span)
 
     def _calls(self, name: str) -> Iterator[OpCall]:
         return (_view(stmt) for stmt in visit.collect(self._launch.body, S.Evaluate) if op_name(stmt) == name)
@@ -104,6 +119,7 @@ class _Stager:
         if regions.scope(dst.source) in regions.SHARED:
             if regions.is_whole(dst) and len(dst.source.shape) == 2:
                 self._context.state.setdefault(TILES, {}).setdefault(dst.source, tile)
+                return _by_instructions(call)
             return None
         size = rows * columns * tile.itemsize
         if regions.scope(dst.source) != regions.GLOBAL or size > self._room:
@@ -121,11 +137,45 @@ class _Stager:
         return visit.sequence(
             [
                 S.AllocBuffer(buffer, span=call.span),
-                replace(call, args={**call.args, "dst": whole}).to_stmt(),
-                replace(call, args={**call.args, "src": whole}).to_stmt(),
+                _by_instructions(replace(call, args={**call.args, "dst": whole})),
+                *self._leave(replace(call, args={**call.args, "src": whole}), tile),
             ],
             call.span,
         )
+
+    def _leave(self, call: OpCall, tile: SwizzledTile) -> list[S.Stmt]:
+        """From the tile to the tensor: by the copy engine where the tensor is known to suit it, else by all threads."""
+        copy = self._boxed(call, tile)
+        if copy is None:
+            return [call.to_stmt()]
+        tensor = named(f"{copy.tensor.name}_map")
+        self._maps.append(S.Bind(tensor, copy.map(), call.span))
+        stores: list[S.Stmt] = []
+        for strip in range(tile.strips):
+            place = tirx.address_of(tirx.BufferLoad(copy.target, [int32(0), int32(strip * tile.strip)]))
+            stores.append(S.Evaluate(tma_store(tensor, place, *copy.coordinates(strip)), call.span))
+        stores += [S.Evaluate(tma_store_commit()), S.Evaluate(tma_store_wait(0, read=True))]
+        first = E.EQ(self._launch.thread_vars[0], int32(0))
+        parts = [S.Evaluate(fence_async()), barrier(call.span), S.IfThenElse(first, visit.sequence(stores), None)]
+        if self._depth:
+            parts.append(barrier(call.span))
+        return [S.AttrStmt(int32(0), FOREIGN, int32(0), visit.sequence(parts, call.span))]
+
+    def _boxed(self, call: OpCall, tile: SwizzledTile) -> TensorCopy | None:
+        """The copy as one of boxes: to a tensor of known strides, aligned, and touched by nothing else here."""
+        marks = [stmt for stmt in visit.collect(self._launch.body, S.AttrStmt) if stmt.attr_key == ALIGNED]
+        copy = boxed_store(call, tile)
+        if copy is None or copy.tensor not in {mark.node for mark in marks}:
+            return None
+        uses = [stmt for stmt in visit.collect(self._launch.body, S.Evaluate) if copy.tensor in touched(stmt)]
+        others = [stmt for stmt in visit.collect(self._launch.body, S.BufferStore) if copy.tensor in touched(stmt)]
+        return copy if len(uses) == 1 and not others else None
+
+
+def _by_instructions(call: OpCall) -> S.Stmt:
+    """The copy, marked as one that instructions may make."""
+    stmt = call.to_stmt()
+    return S.AttrStmt(stmt.value, STORE, int32(1), stmt, call.span)
 
 
 def _view(stmt: S.Evaluate) -> OpCall:

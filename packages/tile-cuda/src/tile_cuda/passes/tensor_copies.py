@@ -1,13 +1,14 @@
 """Copies of a pipeline that the tensor memory accelerator can make.
 
-Such a copy fills a whole shared tile from a box of a tensor: innermost axis to innermost axis, at most five axes, no
-conversion, zeros beyond the tensor's ends. Nothing but copies of the pipeline writes the tile, and nothing outside of
-the pipeline's loop touches it. Source: PTX ISA, "Tensors"; CUDA driver API, `cuTensorMapEncodeTiled`.
+Such a copy fills a whole shared tile from a box of a tensor, or a box from a tile: innermost axis to innermost axis, at
+most five axes, no conversion, zeros beyond the tensor's ends. Nothing but copies of the pipeline writes the tile, and
+nothing outside of the pipeline's loop touches it. Source: PTX ISA, "Tensors"; CUDA driver API,
+`cuTensorMapEncodeTiled`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -26,23 +27,23 @@ UNIT_BYTES = 16
 
 @dataclass(frozen=True)
 class TensorCopy:
-    """One such copy. `axes` are the tensor's axes that the tile's rows and columns run along; `tile` its order."""
+    """One such copy, in either direction: `source` is the region of the tensor, `target` the tile.
+
+    `axes` are the tensor's axes that the tile's rows and columns run along; `tile` is the tile's order.
+    """
 
     call: OpCall
+    source: ir.TensorRegion
+    target: ir.Var
     axes: tuple[int, int]
     rows: int
     columns: int
     tile: SwizzledTile | None
 
     @property
-    def source(self) -> ir.TensorRegion:
-        """The region of the tensor."""
-        return self.call.region("src")
-
-    @property
-    def target(self) -> ir.Var:
-        """The tile."""
-        return self.call.region("dst").source
+    def tensor(self) -> ir.Var:
+        """The tensor."""
+        return self.source.source
 
     @property
     def itemsize(self) -> int:
@@ -112,20 +113,31 @@ def tensor_copy(stmt: S.Stmt, parameters: frozenset[ir.Var]) -> TensorCopy | Non
     return _boxed(call, src, dst)
 
 
-def _boxed(call: OpCall, src: ir.TensorRegion, dst: ir.TensorRegion) -> TensorCopy | None:
-    itembits = as_dtype(str(dst.source.dtype)).bits
-    shape = [regions.constant(axis.extent) for axis in dst.region]
-    extents = [regions.constant(axis.extent) for axis in src.region]
+def _boxed(call: OpCall, tensor: ir.TensorRegion, tile: ir.TensorRegion) -> TensorCopy | None:
+    itembits = as_dtype(str(tile.source.dtype)).bits
+    shape = [regions.constant(axis.extent) for axis in tile.region]
+    extents = [regions.constant(axis.extent) for axis in tensor.region]
     walked = [axis for axis, extent in enumerate(extents) if extent != 1]
     if len(shape) != 2 or len(walked) != 2 or len(extents) > MOST_AXES or itembits not in (8, 16, 32):
         return None
     rows, columns = shape
     if [extents[axis] for axis in walked] != [rows, columns] or walked[1] != len(extents) - 1:
         return None
-    inner = list(strides(src.source))[-1]
+    inner = list(strides(tensor.source))[-1]
     if regions.constant(inner) != 1 or rows is None or columns is None or rows > MOST_BOX:
         return None
-    return TensorCopy(call, (walked[0], walked[1]), rows, columns, None)
+    return TensorCopy(call, tensor, tile.source, (walked[0], walked[1]), rows, columns, None)
+
+
+def boxed_store(call: OpCall, tile: SwizzledTile) -> TensorCopy | None:
+    """The copy of a whole tile to a tensor whose strides are known multiples of 16 bytes; `None` for any other."""
+    src, dst = call.region("src"), call.region("dst")
+    copy = _boxed(call, dst, src)
+    if copy is None:
+        return None
+    outer = [regions.constant(stride) for stride in list(strides(copy.tensor))[:-1]]
+    known = all(stride is not None and stride * copy.itemsize % UNIT_BYTES == 0 for stride in outer)
+    return replace(copy, tile=tile) if known else None
 
 
 def fits(copy: TensorCopy) -> bool:

@@ -1,0 +1,73 @@
+"""Results of matrix instructions to a swizzled tile, four 8 × 8 matrices at a time (`stmatrix`, sm_90 and later).
+
+The order of a result's registers is that of the matrices: eight of them, two neighbouring groups of columns, are one
+instruction. The rows that the lanes address are 16 bytes of different banks, thanks to the tile's order.
+"""
+
+from __future__ import annotations
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.dtypes import as_dtype
+from tile_core.ir import regions, visit
+from tile_core.layouts.digits import Digit, DigitMapping
+from tile_core.ops.base import OpCall
+from tile_core.ops.build import cast
+from tile_core.passes.thread_scope import ThreadScope, int32, phase
+from tile_cuda.instructions.ldmatrix import stmatrix
+from tile_cuda.matrix.operands import accessing
+
+WARP, ELEMENTS = 32, 8
+
+
+def matrix_store(call: OpCall, scope: ThreadScope) -> S.Stmt | None:
+    """The copy `call` of a whole result into a tile of 16-bit elements; `None` for any other."""
+    src, dst = call.region("src").source, call.region("dst").source
+    held = scope.registers.get(src)
+    if held is None or dst not in scope.tiles or int(dst.dtype.bits) != 16:
+        return None
+    mapping = held.placement.mapping
+    if not isinstance(mapping, DigitMapping) or not _is_in_matrices(mapping):
+        return None
+    dtype = as_dtype(str(dst.dtype))
+    lane = tirx.floormod(scope.thread, int32(WARP))
+    repeats, pairs = mapping.steps[0] // 2, mapping.steps[1] // 2
+
+    def one(repeat: ir.Var, pair: ir.Var) -> S.Stmt:
+        packed = tirx.decl_buffer((ELEMENTS,), str(dst.dtype), "packed", scope=regions.LOCAL, data_alignment=16)
+        element = tirx.Var("element", "int32")
+        steps = [repeat * 2, pair * 2]
+        value = tirx.BufferLoad(held.array, [mapping.register(steps, 0) + element])
+        convert = S.BufferStore(packed, cast(value, dtype), [element], call.span)
+        row, column = mapping.indices(tirx.floordiv(scope.thread, int32(WARP)) * WARP, steps)
+        place = [row + tirx.floormod(lane, int32(16)), column + tirx.floordiv(lane, int32(16)) * ELEMENTS]
+        address = tirx.address_of(tirx.BufferLoad(dst, place))
+        store = stmatrix(address, tirx.address_of(tirx.BufferLoad(packed, [int32(0)])), count=4)
+        return visit.sequence(
+            [
+                S.AllocBuffer(packed, span=call.span),
+                _unrolled(element, ELEMENTS, convert),
+                S.Evaluate(accessing(store, "w"), call.span),
+            ],
+            call.span,
+        )
+
+    repeat, pair = tirx.Var("repeat", "int32"), tirx.Var("pair", "int32")
+    return phase(_unrolled(repeat, repeats, _unrolled(pair, pairs, one(repeat, pair))))
+
+
+def _is_in_matrices(mapping: DigitMapping) -> bool:
+    if len(mapping.axes) != 2:
+        return False
+    rows, columns = mapping.axes
+    return (
+        rows[:2] == (Digit(8, stride=4), Digit(2, rank=1))
+        and columns[:2] == (Digit(2, rank=0, lane=True), Digit(4, stride=1))
+        and columns[2].is_step
+        and columns[2].count % 2 == 0
+    )
+
+
+def _unrolled(var: ir.Var, count: int, body: S.Stmt) -> S.Stmt:
+    return S.For(var, int32(0), int32(count), S.ForKind.UNROLLED, body, span=body.span)
