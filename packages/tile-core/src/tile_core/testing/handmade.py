@@ -81,7 +81,8 @@ def shared_buffer(name: str, shape: Sequence[int], dtype: str) -> ir.Var:
 
 @dataclass
 class Kernel:
-    """A launch: blocks, threads, shared tiles at multiples of 1024 bytes in order, and the body of one thread.
+    """A launch: blocks, `cluster` of them together, threads, shared tiles one after another at multiples of 1024 bytes,
+    and the body of one thread.
 
     `body` gets the block's and the thread's index.
     """
@@ -90,6 +91,7 @@ class Kernel:
     threads: int = 128
     blocks: Any = 1
     shared: Sequence[ir.Var] = field(default_factory=tuple)
+    cluster: int = 1
 
     def launch(self) -> S.Stmt:
         """The nest."""
@@ -108,7 +110,7 @@ class Kernel:
             threads=(self.threads, 1, 1),
             threads_given=True,
             prelude="",
-            cluster_dims=(1, 1, 1),
+            cluster_dims=(self.cluster, 1, 1),
             body=do(*allocations, *self.body(block, thread)),
             shared_bytes=offset,
         ).to_stmt()

@@ -87,7 +87,7 @@ SNIPPETS = {
         "tile_mbarrier_arrive_remote",
         "@barrier, unsigned block",
         _ARRIVE_REMOTE,
-        "tile::phase_arrive(cuda_async::remote(barrier, block));",
+        "tile::phase_arrive_at(barrier, block);",
     ),
     "tile_mbarrier_expect": device_function(
         "tile_mbarrier_expect",

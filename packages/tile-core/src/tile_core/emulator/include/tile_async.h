@@ -27,6 +27,8 @@ void phase_init(const Spot& barrier, unsigned count);
 // The barriers that this thread initialised are known to copies.
 void phase_init_fence();
 void phase_arrive(const Spot& barrier);
+// At the same barrier of a block of the cluster. What the thread has done is not passed on to the threads there.
+void phase_arrive_at(const Spot& barrier, unsigned rank);
 // Copies bring `bytes` more in this phase.
 void phase_expect(const Spot& barrier, unsigned bytes);
 // Waits until the phase of this parity, the running one or the one before, is over.
@@ -45,6 +47,8 @@ void copy_begin(CopyKind kind, const Spot& place, Combine combine = nullptr);
 void copy_run(void* to, const void* from, unsigned bytes);
 void copy_issue();
 void copy_issue(const Spot& barrier);
+// To the same place of each block of the cluster whose bit is in `mask`, signalled to the barrier there.
+void copy_issue_to(const Spot& barrier, unsigned mask);
 void copy_commit(CopyKind kind);
 // Waits until all but the youngest `pending` groups are done; with `read`, done with reading.
 void copy_wait(CopyKind kind, unsigned pending, bool read);

@@ -59,7 +59,7 @@ struct PhaseBarrier {
   char names[2][320] = {};
 };
 
-std::map<unsigned char*, PhaseBarrier> barriers;
+std::map<std::pair<unsigned, unsigned char*>, PhaseBarrier> barriers;  // by the rank of the block and the address
 std::map<unsigned, Groups> groups[3];
 Held described;
 unsigned engines = 0;
@@ -76,6 +76,8 @@ unsigned engine_of(Unit unit, unsigned owner) {
 bool is_checked() { return running_launch().checked != 0; }
 
 unsigned self() { return block.self->linear; }
+// This thread among those of its cluster.
+unsigned self_of_cluster() { return block_rank() * kMaxThreads + self(); }
 
 Text& add_spot(Text& text, const Spot& place) {
   const Site* const sites = running_launch().sites;
@@ -104,18 +106,21 @@ void check_shared(const Spot& place, const char* does) {
   if (shared_offset(place.address) >= running_launch().shared_bytes) refuse(place, does, ", which is outside of the block's shared memory");
 }
 
-PhaseBarrier& barrier_at(const Spot& place, const char* does) {
+PhaseBarrier& barrier_at(const Spot& place, const char* does, unsigned rank) {
   check_shared(place, does);
-  const auto found = barriers.find(place.address);
+  if (rank >= blocks_of_cluster()) refuse(place, does, ", in a block that the cluster does not have");
+  const auto found = barriers.find({rank, place.address});
   uint64_t word = 0;
-  memcpy(&word, place.address, sizeof(word));
+  memcpy(&word, shared_memory_of(rank) + shared_offset(place.address), sizeof(word));
   if (found == barriers.end() || word != kMark + found->second.number)
     refuse(place, does, ", which is no initialised barrier");
   PhaseBarrier& barrier = found->second;
-  if (is_checked() && !has_seen(barrier.maker, barrier.made))
+  if (is_checked() && rank == block_rank() && !has_seen(barrier.maker, barrier.made))
     refuse(place, does, ", whose initialisation by another thread it does not see: no barrier is between them");
   return barrier;
 }
+
+PhaseBarrier& barrier_at(const Spot& place, const char* does) { return barrier_at(place, does, block_rank()); }
 
 void land(Copy& copy) {
   if (copy.landed) return;
@@ -170,9 +175,9 @@ void end_phase_if_complete(PhaseBarrier& barrier, const char* does) {
   wake(over);
 }
 
-void arrive(PhaseBarrier& barrier, const Spot& place) {
+void arrive(PhaseBarrier& barrier, const Spot& place, bool releases) {
   if (barrier.missing == 0) refuse(place, "arrives at", ", whose phase has all of its arrivals already");
-  if (is_checked()) {
+  if (is_checked() && releases) {
     settle_access();
     release_order(barrier.released);
   }
@@ -199,6 +204,15 @@ void issue(unsigned reader, unsigned writer) {
     touch_runs(*described, reader, writer, fills);
   } else if (fills) {
     for (const Run& run : described->runs) memset(run.to, kPoison, run.bytes);
+  }
+}
+
+// The same into another block of the cluster, whose waits let it land there.
+void issue_beside(unsigned rank, unsigned engine) {
+  if (is_checked()) described->time = advance_time();
+  for (const Run& run : described->runs) {
+    if (is_checked()) touch_beside(rank, run.to, run.bytes, described->place, engine, described->time);
+    memset(shared_memory_of(rank) + shared_offset(run.to), kPoison, run.bytes);
   }
 }
 
@@ -259,7 +273,7 @@ void phase_init(const Spot& place, unsigned count) {
   if (shared_offset(place.address) % 8 != 0) refuse(place, "initialises", ", which is not at a multiple of 8 bytes");
   if (count == 0 || count > kMostArrivals) refuse(place, "initialises", " for a number of arrivals that no barrier has");
   const unsigned number = static_cast<unsigned>(barriers.size());
-  PhaseBarrier& barrier = barriers[place.address];
+  PhaseBarrier& barrier = barriers[{block_rank(), place.address}];
   for (const Meeting& meeting : barrier.waiting)
     for (unsigned t = 0; t < block.block.count(); ++t)
       if (fibre_of(t).waits_for == &meeting) refuse(place, "initialises", ", for which threads wait");
@@ -277,10 +291,14 @@ void phase_init(const Spot& place, unsigned count) {
 
 void phase_init_fence() {
   for (auto& entry : barriers)
-    if (entry.second.maker == self()) entry.second.fenced = true;
+    if (entry.first.first == block_rank() && entry.second.maker == self()) entry.second.fenced = true;
 }
 
-void phase_arrive(const Spot& place) { arrive(barrier_at(place, "arrives at"), place); }
+void phase_arrive(const Spot& place) { arrive(barrier_at(place, "arrives at"), place, true); }
+
+void phase_arrive_at(const Spot& place, unsigned rank) {
+  arrive(barrier_at(place, "arrives at", rank), place, rank == block_rank());
+}
 
 void phase_expect(const Spot& place, unsigned bytes) {
   PhaseBarrier& barrier = barrier_at(place, "expects bytes at");
@@ -298,7 +316,7 @@ void phase_wait(const Spot& place, unsigned parity) {
 
 void phase_arrive_after_copies(const Spot& place) {
   PhaseBarrier& barrier = barrier_at(place, "arrives at");
-  Groups& own = groups[static_cast<int>(CopyKind::kOfThread)][self()];
+  Groups& own = groups[static_cast<int>(CopyKind::kOfThread)][self_of_cluster()];
   uint32_t last = 0;
   const auto add = [&](const Group& group) {
     for (const Held& copy : group) {
@@ -308,8 +326,8 @@ void phase_arrive_after_copies(const Spot& place) {
   };
   for (const Group& group : own.committed) add(group);
   add(own.open);
-  if (is_checked()) barrier.released.see_copies(engine_of(Unit::kThread, self()), last + 1);
-  arrive(barrier, place);
+  if (is_checked()) barrier.released.see_copies(engine_of(Unit::kThread, self_of_cluster()), last + 1);
+  arrive(barrier, place, true);
 }
 
 void copy_begin(CopyKind kind, const Spot& place, Combine combine) {
@@ -328,32 +346,44 @@ void copy_run(void* to, const void* from, unsigned bytes) {
 
 void copy_issue() {
   const bool engine = described->kind == CopyKind::kFromShared;
-  const unsigned reader = engine_of(unit_of(described->kind), self());
-  issue(reader, engine ? engine_of(Unit::kWriter, self()) : reader);
-  groups[static_cast<int>(described->kind)][self()].open.push_back(described);
+  const unsigned reader = engine_of(unit_of(described->kind), self_of_cluster());
+  issue(reader, engine ? engine_of(Unit::kWriter, self_of_cluster()) : reader);
+  groups[static_cast<int>(described->kind)][self_of_cluster()].open.push_back(described);
   described.reset();
 }
 
-void copy_issue(const Spot& place) {
-  PhaseBarrier& barrier = barrier_at(place, "copies and signals");
-  if (!barrier.fenced) refuse(place, "copies and signals", ", which copies do not know: no fence follows its initialisation");
-  const unsigned engine = engine_of(Unit::kBarrier, barrier.number);
-  issue(engine, engine);
-  if (is_checked()) barrier.released.see_copies(engine, described->time + 1);
-  barrier.bytes -= described->bytes;
-  barrier.coming.push_back(described);
+void copy_issue(const Spot& place) { copy_issue_to(place, 1u << block_rank()); }
+
+void copy_issue_to(const Spot& place, unsigned mask) {
+  const Held whole = described;
+  for (unsigned rank = 0; rank < 32; ++rank) {
+    if (!(mask >> rank & 1)) continue;
+    PhaseBarrier& barrier = barrier_at(place, "copies and signals", rank);
+    if (!barrier.fenced)
+      refuse(place, "copies and signals", ", which copies do not know: no fence follows its initialisation");
+    const unsigned engine = engine_of(Unit::kBarrier, barrier.number);
+    described = std::make_shared<Copy>(*whole);
+    if (rank == block_rank()) {
+      issue(engine, engine);
+    } else {
+      issue_beside(rank, engine);
+    }
+    if (is_checked()) barrier.released.see_copies(engine, described->time + 1);
+    barrier.bytes -= described->bytes;
+    barrier.coming.push_back(described);
+    end_phase_if_complete(barrier, "copies and signals");
+  }
   described.reset();
-  end_phase_if_complete(barrier, "copies and signals");
 }
 
 void copy_commit(CopyKind kind) {
-  Groups& own = groups[static_cast<int>(kind)][self()];
+  Groups& own = groups[static_cast<int>(kind)][self_of_cluster()];
   own.committed.push_back(own.open);
   own.open.clear();
 }
 
 void copy_wait(CopyKind kind, unsigned pending, bool read) {
-  Groups& own = groups[static_cast<int>(kind)][self()];
+  Groups& own = groups[static_cast<int>(kind)][self_of_cluster()];
   const size_t done = own.committed.size() > pending ? own.committed.size() - pending : 0;
   const bool engine = kind == CopyKind::kFromShared;
   for (size_t at = 0; at < done; ++at) {
@@ -363,8 +393,8 @@ void copy_wait(CopyKind kind, unsigned pending, bool read) {
       if (engine && read) read_shared(*copy);
       if (engine && !read) write_global(*copy);
       if (!is_checked()) continue;
-      see_copies(engine_of(unit_of(kind), self()), copy->time + 1);
-      if (engine && !read) see_copies(engine_of(Unit::kWriter, self()), copy->time + 1);
+      see_copies(engine_of(unit_of(kind), self_of_cluster()), copy->time + 1);
+      if (engine && !read) see_copies(engine_of(Unit::kWriter, self_of_cluster()), copy->time + 1);
     }
   }
   if (!read) own.committed.erase(own.committed.begin(), own.committed.begin() + static_cast<std::ptrdiff_t>(done));
@@ -408,7 +438,7 @@ void phase_arrive_after(const Spot& place, unsigned unit, uint32_t time, void (*
   barrier.coming.push_back(described);
   described.reset();
   if (is_checked()) barrier.released.see_copies(engine_of(Unit::kInstruction, unit), time + 1);
-  arrive(barrier, place);
+  arrive(barrier, place, true);
 }
 
 void refuse_copy(const Spot& place, const char* why) { refuse(place, "copies at", why); }

@@ -84,7 +84,7 @@ bool is_concurrent(const Mark& mark) {
   const unsigned thread = thread_of(mark);
   if (thread == self) return false;
   if (is_copy(mark)) {
-    const size_t engine = mark.thread - kMaxThreads;
+    const size_t engine = thread - kMaxThreads;
     return engine >= order.copies.size() || mark.clock >= order.copies[engine];
   }
   return mark.clock >= order.all && (thread >= order.of.size() || mark.clock >= order.of[thread]);
@@ -129,7 +129,7 @@ Text race(const Access& access, const Mark& mark, const char* did) {
   Text text;
   add_subject(text, access);
   if (is_copy(mark)) {
-    text.add(", which %s %s", engine_name(mark.thread - kMaxThreads), did).add_place(sites, mark.site);
+    text.add(", which %s %s", engine_name(thread_of(mark) - kMaxThreads), did).add_place(sites, mark.site);
     text.add(": it is not waited for");
   } else if (mark.clock < block_start) {
     text.add(", which a thread of another block %s", did).add_place(sites, mark.site & ~kAtomicBit);
@@ -149,14 +149,15 @@ Text race(const Access& access, const Mark& mark, const char* did) {
 // Whether a fence is between the store that left `mark` and this thread's next asynchronous operation.
 bool is_fenced(const Mark& mark) {
   const Order& order = orders[block.self->linear];
-  return mark.clock < order.fenced_all || (mark.thread < order.fenced.size() && mark.clock < order.fenced[mark.thread]);
+  const unsigned thread = thread_of(mark);
+  return mark.clock < order.fenced_all || (thread < order.fenced.size() && mark.clock < order.fenced[thread]);
 }
 
 [[noreturn]] void unfenced(const Access& access, const Mark& mark) {
   Text text;
   add_subject(text, access);
   text.add(", which ");
-  add_thread(text, mark.thread);
+  add_thread(text, thread_of(mark));
   text.add(" wrote").add_place(sites, mark.site & ~kAtomicBit);
   text.add(": no fence for asynchronous accesses is between them");
   fail(Fault::kFence, access.site, text);
@@ -355,7 +356,7 @@ void touch_by_copy(const void* place, unsigned bytes, Use use, const Spot& spot,
   const Access access{use, spot.site, 1, spot.rank, spot.index, spot.extent, engine_name(engine)};
   const uintptr_t first = reinterpret_cast<uintptr_t>(place);
   const bool shared = is_shared(first);
-  const Mark mark{time, static_cast<uint16_t>(kMaxThreads + engine), static_cast<uint16_t>(spot.site)};
+  const Mark mark{time, mark_of(kMaxThreads + engine), static_cast<uint16_t>(spot.site)};
   oldest = shared ? block_start : launch_start;
   for (uintptr_t at = first; at < first + bytes; at += granule) {
     Cell& cell = cell_at(at);
@@ -367,6 +368,14 @@ void touch_by_copy(const void* place, unsigned bytes, Use use, const Spot& spot,
       touch_write(cell, mark, access, const_cast<void*>(place), bytes);
     }
   }
+}
+
+// In another block of the cluster what its threads have read and written is not looked at: only that this is on its way.
+void touch_beside(unsigned of, const void* place, unsigned bytes, const Spot& spot, unsigned engine, uint32_t time) {
+  const Mark mark{time, static_cast<uint16_t>((kMaxThreads + engine) | of << kRankShift),
+                  static_cast<uint16_t>(spot.site)};
+  const uintptr_t first = reinterpret_cast<uintptr_t>(place) - reinterpret_cast<uintptr_t>(tile_shared);
+  for (uintptr_t at = first; at < first + bytes; at += granule) kept[of].shared_cells[at / granule].write = mark;
 }
 
 // Takes over what the last ordered update of this element passed on, then passes on what this thread has seen and done.

@@ -38,6 +38,10 @@ void record(Fault fault, int site, const Text& text);
 [[noreturn]] void fail(Fault fault, int site, const Text& text);
 const Fibre& fibre_of(unsigned thread);
 const Launch& running_launch();
+// The rank of the running block in its cluster, how many blocks that has, and where a block's shared memory is kept.
+unsigned block_rank();
+unsigned blocks_of_cluster();
+unsigned char* shared_memory_of(unsigned rank);
 
 void begin_launch(const Launch& launch);
 void begin_block(const Launch& launch, unsigned threads, bool first);
@@ -56,6 +60,7 @@ void acquire_order(const Order& from);
 uint32_t advance_time();
 // An access by a copy of `engine` that this thread issues at `time`.
 void touch_by_copy(const void* address, unsigned bytes, Use use, const Spot& place, unsigned engine, uint32_t time);
+void touch_beside(unsigned of, const void* address, unsigned bytes, const Spot& place, unsigned engine, uint32_t time);
 void see_copies(unsigned engine, uint32_t below);
 // What an engine is called in reports.
 const char* engine_name(unsigned engine);

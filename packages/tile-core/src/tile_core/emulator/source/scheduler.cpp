@@ -410,8 +410,19 @@ void sleep_for(const Meeting& meeting) {
 }
 
 void wake(const Meeting& meeting) {
-  for (unsigned thread = 0; thread < threads; ++thread)
-    if (fibres[thread].waits_for == &meeting) fibres[thread].waits_for = nullptr;
+  for (unsigned rank = 0; rank < blocks; ++rank) {
+    Fibre* const own = rank == current ? fibres : residents[rank].fibres;
+    for (unsigned thread = 0; thread < threads; ++thread)
+      if (own[thread].waits_for == &meeting) own[thread].waits_for = nullptr;
+  }
+}
+
+unsigned block_rank() { return current; }
+
+unsigned blocks_of_cluster() { return blocks; }
+
+unsigned char* shared_memory_of(unsigned rank) {
+  return rank == current ? tile_shared : residents[rank].shared.data();
 }
 
 void barrier() {

@@ -82,6 +82,14 @@ inline void load_box(const tile::Spot& to, const TileTensorMap& map, const tile:
   tile::copy_issue(barrier);
 }
 
+inline void load_box_multicast(const tile::Spot& to, const TileTensorMap& map, const tile::Spot& barrier,
+                               unsigned mask, std::initializer_list<int> first) {
+  check(map, to, first.size());
+  tile::copy_begin(tile::CopyKind::kToShared, to);
+  each_piece(map, to.address, first, tile::copy_run);
+  tile::copy_issue_to(barrier, mask);
+}
+
 template <typename T>
 void add_elements(unsigned char* to, const unsigned char* from, unsigned bytes) {
   for (unsigned at = 0; at < bytes; at += sizeof(T)) {
