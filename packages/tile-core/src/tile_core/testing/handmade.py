@@ -81,8 +81,9 @@ def shared_buffer(name: str, shape: Sequence[int], dtype: str) -> ir.Var:
 
 @dataclass
 class Kernel:
-    """A launch: blocks, `cluster` of them together, threads, shared tiles one after another at multiples of 1024 bytes,
-    and the body of one thread.
+    """A launch: blocks, `cluster` of them together, threads, shared tiles and the body of one thread.
+
+    The tiles lie one after another at multiples of 1024 bytes.
 
     `body` gets the block's and the thread's index.
     """
