@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,24 +11,39 @@ import pytest
 import tile_core as tl
 import tile_cuda.language as T
 from tile_core.errors import TileError
+from tile_core.errors.device import DescriptorError
 from tile_core.errors.emulator import EmulatedDeadlockError, EmulatedRaceError, EmulatedUnwrittenError
 from tile_core.errors.interpreter import BarrierMisuseError, DivergentCollectiveError
 from tile_core.errors.layouts import DivergentBarrierError
 from tile_core.errors.ops import CopyShapeError, OpArgumentError, OpDTypeError
 from tile_core.errors.passes import MissingLoweringError
+from tile_cuda.target import detect
 
 Kernel = Callable[..., None]
 DIVERGENT = (DivergentCollectiveError, DivergentBarrierError)
 SM_90 = {"kind": "cuda", "arch": "sm_90"}
 
 
-@pytest.fixture(params=["interpret", pytest.param("emulate", marks=pytest.mark.emulate)])
-def compiled(request: pytest.FixtureRequest) -> Callable[[Any], Kernel]:
-    """From a program to a kernel: interpreted, or emulated with checks."""
+_found = detect()
+_GPU = (pytest.mark.device, pytest.mark.skipif(not _found.available, reason=_found.reason))
+
+
+@pytest.fixture(
+    params=["interpret", pytest.param("emulate", marks=pytest.mark.emulate), pytest.param("gpu", marks=_GPU)]
+)
+def compiled(request: pytest.FixtureRequest, on_gpu: Any) -> Callable[[Any], Kernel]:
+    """From a program to a kernel on arrays of the host: interpreted, emulated with checks, or on a GPU."""
     if request.param == "interpret":
         return lambda program: tl.compile(program, target="interpret")
+    if request.param == "gpu":
+        return lambda program: lambda *arrays: _copy_back(on_gpu(program, *arrays), arrays)
     configs = {"tile.emulate_check": True}
     return lambda program: tl.compile(program, target=SM_90, execution="emulate", pass_configs=configs)
+
+
+def _copy_back(found: Sequence[np.ndarray], arrays: Sequence[np.ndarray]) -> None:
+    for array, result in zip(arrays, found, strict=True):
+        array[...] = result
 
 
 def numbers(shape: tuple[int, ...], dtype: str = "float16") -> np.ndarray:
@@ -70,6 +85,14 @@ def test_tiles_go_through_the_engine(compiled: Any, rows: int, columns: int) -> 
     a, b = numbers((rows, columns)), poisoned((rows, columns), "float16")
     compiled(whole_block(rows, columns))(a, b)
     assert (a == b).all()
+
+
+@pytest.mark.emulate
+def test_a_tensor_that_the_engine_cannot_address_is_named() -> None:
+    rows, columns = 37, 70
+    kernel = tl.compile(whole_block(rows, columns), target=SM_90, execution="emulate")
+    with pytest.raises(DescriptorError, match=r"A_map of kernel kernel: a stride is no multiple of 16.* stride 140"):
+        kernel(numbers((rows, columns)), poisoned((rows, columns), "float16"))
 
 
 def ring(steps: int, stages: int, threads: int = 256) -> Any:
