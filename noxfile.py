@@ -185,6 +185,7 @@ def lint(session: nox.Session) -> None:
     environment.tool("ruff", "format", "--check", ".")
     environment.tool("lint-imports", "--no-logo", PYTHONPATH=os.pathsep.join(SOURCES))
     _check_sizes(session)
+    environment.run("benchmarks/shared_lines.py")
 
 
 def _check_sizes(session: nox.Session) -> None:

@@ -121,3 +121,15 @@ def test_a_tile_outside_of_a_kernel_is_refused() -> None:
         @T.prim_func
         def kernel(A: T.Tensor((4,), "float32")):
             T.alloc_shared((4,), "float32")
+
+
+def test_an_extent_that_reads_a_buffer_is_refused() -> None:
+    with pytest.raises(AllocationError, match="extent 0 of tile reads a buffer") as caught:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "int32")):
+            with T.Kernel(8) as b:
+                tile = T.alloc_shared(A[b], "int32")
+                T.clear(tile)
+
+    assert caught.value.span is not None

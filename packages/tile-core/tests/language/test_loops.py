@@ -299,3 +299,16 @@ def test_loop_variables_are_int32_or_as_wide_as_their_bounds():
                 A[0] = 1
 
     assert [str(loop.loop_var.ty.dtype) for loop in loops(kernel)] == ["int32", "int64", "int64"]
+
+
+@pytest.mark.parametrize("loop", [T.Parallel, T.serial, T.grid], ids=lambda each: each.__name__)
+def test_a_bound_that_is_a_tensor_of_many_is_refused(loop):
+    with pytest.raises(LoopArgumentError, match="bound of"):
+        loop(torch.arange(3))
+
+
+def test_a_loop_outside_of_a_kernel_is_refused_at_its_line():
+    with pytest.raises(LoopUseError, match="cannot be iterated") as caught:
+        list(T.Parallel(4))
+    assert caught.value.span is not None
+    assert caught.value.span.file == __file__

@@ -12,6 +12,7 @@ from tile_core.errors.base import TileError
 from tile_core.errors.frontend import ParameterError, TensorShapeError
 from tile_core.frontend import values
 from tile_core.frontend.positions import located
+from tile_core.frontend.promotion import as_int
 from tile_core.frontend.values import Expr, Value, Var, unwrap, wrap
 
 __all__ = ["Buffer", "Pointer", "StridedTensor", "Tensor", "declare_buffer", "make_parameter", "ptr"]
@@ -133,9 +134,9 @@ def _dimension(entry: Any, what: str) -> Any:
         if not entry.dtype.is_integer or entry.dtype.lanes != 1:
             raise TensorShapeError(f"the {what} {entry} is a {entry.dtype}", remedy="use integers")
         return int(entry.ir.value) if isinstance(entry.ir, tirx.IntImm) else entry
-    if isinstance(entry, bool | float) or not hasattr(entry, "__index__"):
+    number = as_int(entry)
+    if number is None:
         raise TensorShapeError(f"the {what} {entry!r} is no integer", remedy="use ints, T.dynamic or T.const symbols")
-    number = int(entry.__index__())
     if number < 0:
         raise TensorShapeError(f"the {what} {number} is negative", remedy="use 0 or more")
     return number

@@ -13,7 +13,8 @@ from tile_core.dtypes import DType
 from tile_core.errors.frontend import LoopArgumentError, LoopUseError
 from tile_core.frontend.binding import fixed
 from tile_core.frontend.builder import Builder
-from tile_core.frontend.promotion import INT32, INT64, fits, promote, shown
+from tile_core.frontend.positions import caller_span
+from tile_core.frontend.promotion import INT32, INT64, as_int, fits, promote, shown
 from tile_core.frontend.values import Expr, Var, unwrap, wrap
 from tile_core.ir import visit
 from tile_core.ir.regions import constant
@@ -73,13 +74,14 @@ class LoopNest:
         raise LoopUseError(
             f"{self.what} is a loop of the kernel and cannot be iterated by Python",
             remedy="use it as `for i in ...` in a traced function; a comprehension takes a Python sequence",
+            span=caller_span(),
         )
 
     def __str__(self) -> str:
         return self.what
 
     def __len__(self) -> NoReturn:
-        raise LoopUseError(f"{self.what} has no length", remedy="keep the extent in a name")
+        raise LoopUseError(f"{self.what} has no length", remedy="keep the extent in a name", span=caller_span())
 
     def entered(self) -> LoopNest:
         """The nest with its bounds evaluated, which is done before the body is traced."""
@@ -183,9 +185,10 @@ def _bound(what: str, value: Any) -> Any:
         return Expr(value.ir) if known is None else known
     if isinstance(value, tirx.Expr):
         return _bound(what, wrap(value))
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = as_int(value)
+    if number is None:
         raise LoopArgumentError(f"a bound of {what} is {value!r}", remedy="give integers or integer expressions")
-    return value.__index__()
+    return number
 
 
 def _count(what: str, start: Any, stop: Any, step: Any) -> Any:

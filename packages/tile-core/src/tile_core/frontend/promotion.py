@@ -7,6 +7,9 @@ the other operand's dtype where it fits; a Python float is a float32.
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import ConstantRangeError, OperandError
 
@@ -123,6 +126,20 @@ def shown(value: Number) -> str:
     if isinstance(value, int) and value.bit_length() > _READABLE_BITS:
         return f"<{value.bit_length()}-bit integer>"
     return repr(value)
+
+
+def as_int(value: Any) -> int | None:
+    """`value` as a Python int where it is one integer: an int, a numpy integer, a tensor of one; never a bool.
+
+    >>> as_int(3), as_int(True), as_int(1.0), as_int([1])
+    (3, None, None, None)
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def fits(value: int, dtype: DType) -> bool:

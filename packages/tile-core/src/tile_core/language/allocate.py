@@ -13,6 +13,7 @@ from tile_core.errors.ops import AllocationError
 from tile_core.frontend.builder import Builder, current_builder
 from tile_core.frontend.values import Buffer, Value, VarCell, unwrap
 from tile_core.ir.regions import FRAGMENT, GLOBAL, LOCAL, REDUCER, VAR
+from tile_core.ir.visit import collect
 from tile_core.language import reducer
 from tile_core.language._operands import is_positive_int
 from tile_core.ops.asynchronous import ARRIVALS, BARRIER
@@ -181,5 +182,10 @@ def _extent(extent: Any, axis: int, name: str) -> ir.Expr:
     if not dtype.is_integer:
         raise AllocationError(
             f"axis {axis} of {name} has the extent {extent!r} of dtype {dtype}", remedy="extents are integers"
+        )
+    if collect(expr, ir.TensorLoad):
+        raise AllocationError(
+            f"the extent {axis} of {name} reads a buffer",
+            remedy="take the largest size, or a scalar parameter",
         )
     return expr

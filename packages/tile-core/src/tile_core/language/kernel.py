@@ -18,6 +18,7 @@ from tvm import ir, tirx
 from tile_core.errors.frontend import KernelKeywordError, KernelNestingError, LaunchQueryError, LaunchShapeError
 from tile_core.frontend.builder import Frame, active_builder, current_builder
 from tile_core.frontend.loops import LoneVar
+from tile_core.frontend.promotion import as_int
 from tile_core.frontend.values import Expr, Var, unwrap, wrap
 from tile_core.frontend.writes import mentioned_buffers
 from tile_core.ir.launch import AXES, Launch
@@ -307,11 +308,11 @@ def _extent(axis: str, value: Any) -> Any:
         if known is None:
             return value
         value = known
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    extent = as_int(value)
+    if extent is None:
         raise LaunchShapeError(
             f"the grid extent {axis} is {value!r}", remedy="use ints or integer expressions of shapes"
         )
-    extent = int(value.__index__())
     if extent < 0:
         raise LaunchShapeError(f"the grid extent {axis} is {extent}", remedy="use 0 or more")
     return extent
@@ -319,7 +320,8 @@ def _extent(axis: str, value: Any) -> Any:
 
 def _threads(value: Any) -> Triple:
     given = list(value) if isinstance(value, tuple | list) else [value]
-    counts = [int(count) for count in given if hasattr(count, "__index__") and not isinstance(count, bool | Expr)]
+    found = [None if isinstance(count, Expr) else as_int(count) for count in given]
+    counts = [count for count in found if count is not None]
     total = 1
     for count in counts:
         total *= count

@@ -30,9 +30,7 @@ BATCH_BYTES = 128
 
 
 def emit_nest(scope: ThreadScope, nest: ParallelNest) -> S.Stmt:
-    """The statements by which every thread runs its share of `nest`; nothing for a nest without iterations."""
-    if any(isinstance(extent, int) and extent <= 0 for extent in nest.extents):
-        return visit.sequence([], nest.loops[0].span)
+    """The statements by which every thread runs its share of `nest`."""
     plan = scope.plan.nests[nest.variables[0]]
     steps = step_variables(len(plan.mapping.steps))
     product = emit_product(scope, nest, plan, steps)
