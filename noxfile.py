@@ -226,6 +226,12 @@ def fuzz(session: nox.Session) -> None:
     )
 
 
+@nox.session(name="bench-emulator", default=False)
+def bench_emulator(session: nox.Session) -> None:
+    """Measure emulated execution and its checks."""
+    Environment(session).group("test").run("benchmarks/emulator.py", *session.posargs)
+
+
 @nox.session(name="bench-cpu", default=False)
 def bench_cpu(session: nox.Session) -> None:
     """Measure the CPU backend against torch."""
