@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm import ir
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
@@ -19,6 +20,7 @@ from tile_core.errors.emulator import (
     EmulatedRaceError,
     EmulatedUnwrittenError,
 )
+from tile_core.ir.ops import tile_op
 from tile_core.testing.matrices import assert_same, from_registers, product, random, to_registers
 from tile_core.testing.thread_program import ThreadProgram
 from tile_cuda.instructions import (
@@ -110,9 +112,9 @@ def operand(made: ThreadProgram, matrix: np.ndarray, swizzle: int, trans: bool) 
     return descriptor, placed
 
 
-def program(case: Case) -> tuple[ThreadProgram, np.ndarray, np.ndarray]:
+def program(case: Case, blocks: int = 1) -> tuple[ThreadProgram, np.ndarray, np.ndarray]:
     """The program, the words of the result, and the expected matrix."""
-    rng, i, made = np.random.default_rng(case.instruction.n), case.instruction, ThreadProgram(128)
+    rng, i, made = np.random.default_rng(case.instruction.n), case.instruction, ThreadProgram(128, blocks)
     a = random((64, i.k * STEPS), i.a, rng, case.special)
     b = random((i.k * STEPS, i.n), i.b, rng)
     c = random((64, i.n), i.d, rng)
@@ -298,6 +300,16 @@ def test_registers_of_another_product_in_flight(emulate: Callable[..., None]) ->
     other = wgmma(address_of(d, 4), descriptor, descriptor, int32(1), instruction=of(F16, 8))
     with pytest.raises(EmulatedInstructionError, match="registers that one of another shape, in flight, has"):
         emulate(with_before(made, WAIT, other), check=False)
+
+
+@pytest.mark.emulate
+def test_blocks_of_a_cluster_that_change_while_products_are_in_flight(emulate: Callable[..., None]) -> None:
+    made, words, expected = program(Case(of(F16, 16)), blocks=3)
+    with_before(made, WAIT, ir.Call(tile_op("tile.thread.cluster_sync"), [], ret_ty="void"))
+    emulate(made)
+    for block in range(3):
+        part = words[128 * block : 128 * (block + 1)]
+        assert_same(from_registers(part, of(F16, 16).d_layout, "float32"), expected)
 
 
 @pytest.mark.emulate

@@ -39,15 +39,16 @@ def at(buffer: ir.Var, *index: Any) -> ir.Expr:
 
 @dataclass
 class ThreadProgram:
-    """One launch of one block; statements are added in order."""
+    """One launch of one block, or of the blocks of one cluster; statements are added in order."""
 
     threads: int
+    blocks: int = 1
     parameters: list[tuple[ir.Var, np.ndarray]] = field(default_factory=list)
     statements: list[S.Stmt] = field(default_factory=list)
     shared_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self.thread = tirx.Var("tid", "int32")
+        self.thread, self.block = tirx.Var("tid", "int32"), tirx.Var("bx", "int32")
 
     def parameter(self, value: np.ndarray) -> ir.Var:
         """A global array of words that holds `value`, which is changed in place."""
@@ -105,23 +106,23 @@ class ThreadProgram:
         return target
 
     def result(self, array: ir.Var, words: int) -> np.ndarray:
-        """A row a thread, which the program stores `array` to; NaN before."""
-        out = np.full((self.threads, words), 0xFFFFFFFF, np.uint32)
-        self.copy(self.parameter(out), self.thread * words, array, 0, words)
+        """A row a thread, those of every block, which the program stores `array` to; NaN before."""
+        out = np.full((self.blocks * self.threads, words), 0xFFFFFFFF, np.uint32)
+        row = self.thread if self.blocks == 1 else self.block * self.threads + self.thread
+        self.copy(self.parameter(out), row * words, array, 0, words)
         return out
 
     def launch(self) -> S.Stmt:
         """The launch nest."""
         others = (tirx.Var("ty", "int32"), tirx.Var("tz", "int32"))
-        block = tirx.Var("bx", "int32")
         return Launch(
-            (block,),
-            (E.IntImm("int32", 1),),
+            (self.block,),
+            (E.IntImm("int32", self.blocks),),
             (self.thread, *others),
             (self.threads, 1, 1),
             True,
             "",
-            (1, 1, 1),
+            (self.blocks, 1, 1),
             sequence(self.statements, None),
             shared_bytes=self.shared_bytes,
         ).to_stmt()

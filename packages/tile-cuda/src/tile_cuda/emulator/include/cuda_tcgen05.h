@@ -7,7 +7,7 @@
 namespace tile {
 
 constexpr unsigned kTensorLanes = 128, kTensorColumns = 512, kTensorUnit = 32;  // columns that are taken together
-constexpr unsigned kTensorReads = kMaxThreads / kWarpgroup;  // their number among those that read beside the threads
+constexpr unsigned kTensorReads = kWarpgroups;  // their number among those that read beside the threads
 
 struct TensorProduct {
   void (*run)(const TensorProduct&);
@@ -34,10 +34,12 @@ struct TensorMemory {
     ++ended;
   }
 };
-static TensorMemory* const tensor_memory_of_process = new TensorMemory;
+static TensorMemory* tensor_memories[kBlocksOfCluster] = {};
 
 inline TensorMemory& tensor_memory() {
-  TensorMemory& own = *tensor_memory_of_process;
+  TensorMemory*& memory = tensor_memories[block.serial % kBlocksOfCluster];
+  if (memory == nullptr) memory = new TensorMemory;
+  TensorMemory& own = *memory;
   if (own.block != block.serial) {
     while (own.oldest != nullptr) own.end_oldest(false);
     own.block = block.serial, own.begun = own.ended = 0, own.time = 0;

@@ -103,11 +103,13 @@ struct Warpgroup {
     delete dropped;
   }
 };
+// Blocks of a cluster run in turns, and their serial numbers follow each other.
+constexpr unsigned kBlocksOfCluster = 16, kWarpgroups = kMaxThreads / kWarpgroup;
 // Not `inline`: that would be one variable of all kernels in the process.
-static Warpgroup* const warpgroups = new Warpgroup[kMaxThreads / kWarpgroup];
+static Warpgroup* const warpgroups = new Warpgroup[kBlocksOfCluster * kWarpgroups];
 
 inline Warpgroup& warpgroup() {
-  Warpgroup& own = warpgroups[block.self->linear / kWarpgroup];
+  Warpgroup& own = warpgroups[block.serial % kBlocksOfCluster * kWarpgroups + block.self->linear / kWarpgroup];
   if (own.block != block.serial) {
     while (own.oldest != nullptr) own.drop_oldest();
     own = Warpgroup{};
