@@ -192,3 +192,23 @@ def test_pairs_round_as_single_values_do(dtype: str) -> None:
         torch.testing.assert_close(row, theirs(a, b), rtol=0, atol=0, equal_nan=True)
     code = printed(kernel)
     assert all(name in code for _ours, _theirs, name in PAIRS.values())
+
+
+@pytest.mark.emulate
+def test_what_several_threads_hold_is_written_by_one() -> None:
+    """Sums of columns are held by every thread of a column, and written as vectors by one of them."""
+    m, n = 32, 64
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((m, n), "float32")
+            total = T.alloc_fragment((n,), "float32")
+            T.copy(A, x)
+            T.reduce_sum(x, total, dim=0)
+            T.copy(total, B)
+
+    a, b = torch.randint(-9, 9, (m, n)).float(), poisoned((n,), torch.float32)
+    compiled = tl.compile(kernel, target=SM_90, execution="emulate", pass_configs={"tile.emulate_check": True})
+    compiled(a, b)
+    assert torch.equal(b, a.sum(0))

@@ -8,10 +8,14 @@ __all__ = ["DivergentBarrierError", "LayoutError", "PlottingUnavailableError"]
 
 
 class LayoutError(TileError, ValueError):
-    """A layout is not usable: it is not injective, leaves its range, or cannot be inverted.
+    """A layout is not usable: it is not injective, leaves its range, cannot be inverted, or cannot be kept in a kernel.
 
     A layout must give every element a place of its own with non-negative coordinates. Change the index function so that
     no two logical indices map to one place, or enlarge the range that it maps to.
+
+    A layout of a fragment or of loops is kept as it is given. It must deal each axis by itself, digit by digit, as
+    `(i // 4 + j % 2 * 16, i % 4 + j // 2 * 4)` does; tiles and loops that use each other must agree; a fragment with
+    a layout must be accessed by the loops' own variables, so that it can stay in registers.
     """
 
     code = "TILE-E0601"

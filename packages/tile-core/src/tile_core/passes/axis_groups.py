@@ -8,8 +8,10 @@ from typing import Any
 
 from tvm import ir
 
+from tile_core.errors.layouts import LayoutError
 from tile_core.ir import regions
 from tile_core.ir.regions import constant
+from tile_core.layouts.author import author_digits
 from tile_core.layouts.digits import AxisDigits, Digit, extent_of
 from tile_core.passes.accesses import Access, accesses
 from tile_core.passes.matrix import MatrixProduct
@@ -162,6 +164,7 @@ class _Grouping:
         self._axes, self._members = _Union(), _Union()
         self._refused: set[ir.Var] = set()
         self._prescribed: list[tuple[Axis, AxisDigits]] = []
+        self._authored: dict[Axis, str] = {}
 
     def result(self) -> tuple[list[Group], frozenset[ir.Var]]:
         for number, nest in enumerate(self._program.nests):
@@ -172,6 +175,7 @@ class _Grouping:
             self._tie_reduction(reduction.src, reduction.dst, reduction.kept)
         for scan in self._program.scans:
             self._tie_scan(scan.src, scan.dst)
+        self._prescribe_authored()
         self._check_block_accesses()
         self._refused |= {buffer for buffer in self._program.viewed if buffer in self._number}
         if not self._refused:
@@ -220,6 +224,29 @@ class _Grouping:
             self._prescribed.append(((*mine, rank - 2), held.rows))
             self._prescribed.append(((*mine, rank - 1), held.columns))
 
+    def _prescribe_authored(self) -> None:
+        """Layouts that the author gave come first: they are kept, or refused."""
+        for buffer, maps in self._program.layouts.items():
+            if buffer in self._number:
+                extents = [constant(extent) or 0 for extent in buffer.shape]
+                self._prescribe(("fragment", self._number[buffer]), maps, extents, str(buffer.name))
+        for number, nest in enumerate(self._program.nests):
+            if nest.layout is not None:
+                names = ", ".join(str(var.name) for var in nest.variables)
+                extents = [int(extent) for extent in nest.layout["shape"]]
+                self._prescribe(("nest", number), nest.layout, extents, f"the loops {names}")
+
+    def _prescribe(self, member: tuple[str, int], maps: Any, extents: list[int], name: str) -> None:
+        digits = author_digits(maps, extents)
+        if digits is None:
+            raise LayoutError(
+                f"the layout of {name} has no code: its axes are not dealt to threads and registers each by itself",
+                remedy="use sums of i // a % b of single indices, each for the thread or for the register",
+            )
+        fresh = [((*member, axis), own) for axis, own in enumerate(digits)]
+        self._authored |= {axis: name for axis, _own in fresh}
+        self._prescribed[:0] = fresh
+
     def _digits(self, roots: list[Hashable], extents: tuple[Any, ...]) -> tuple[AxisDigits, ...] | None:
         """What is prescribed for the classes; an axis that no instruction knows stays whole in every thread."""
         found = {self._axes.find(axis): digits for axis, digits in self._prescribed}
@@ -235,6 +262,12 @@ class _Grouping:
             fits = found.setdefault(root, digits) == digits and all(
                 isinstance(extent, int) and extent <= extent_of(digits) for extent in self._extents_of(root)
             )
+            if not fits and any(self._axes.find(given) == root for given in self._authored):
+                names = sorted({name for given, name in self._authored.items() if self._axes.find(given) == root})
+                raise LayoutError(
+                    f"the layout of {' and '.join(names)} cannot be kept: what is used with it is dealt otherwise",
+                    remedy="give all tiles and loops that meet one layout, or none of them",
+                )
             if not fits:
                 self._refused.add(self._fragments[axis[1]])
 

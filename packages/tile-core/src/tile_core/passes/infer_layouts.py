@@ -32,6 +32,7 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.errors.layouts import LayoutError
 from tile_core.errors.passes import TileExtentError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
@@ -163,6 +164,12 @@ def _plan_part(
         shared = shared | refused
     for group in settled:
         group.record(plan)
+    lost = [str(buffer.name) for buffer in program.layouts if buffer in shared]
+    if lost:
+        raise LayoutError(
+            f"the layout of {lost[0]} cannot be kept: its accesses fit no layout in registers, so it has to be shared",
+            remedy="drop the layout, or access the fragment by the loops' own variables",
+        )
     plan.elsewhere |= shared
     plan.shared.extend(buffer for buffer in program.fragments if buffer in shared)
 

@@ -16,6 +16,8 @@ from tile_core.passes.accesses import Access, accesses
 from tile_core.passes.mark_reductions import REDUCTION, SCAN
 from tile_core.passes.matrix import MatrixProduct, Multiplier, is_matrix
 
+LAYOUT, LOOP_LAYOUT = "tile.layout", "tile.loop_layout"
+"""The attribute of a tile's layout that its author gave, and the annotation of a nest's."""
 PRODUCT = "tile.product"
 """Annotation of a nest that is one step of a matrix product."""
 
@@ -36,6 +38,11 @@ class ParallelNest:
         """Ints, or expressions of the kernel's symbols."""
         found = (constant(loop.extent) for loop in self.loops)
         return tuple(loop.extent if value is None else value for value, loop in zip(found, self.loops, strict=True))
+
+    @property
+    def layout(self) -> Any:
+        """The author's layout as maps; `None` where there is none."""
+        return self.loops[0].annotations.get(LOOP_LAYOUT)
 
     @property
     def is_product(self) -> bool:
@@ -83,7 +90,8 @@ class MarkedScan:
 class Program:
     """What a kernel body holds.
 
-    `block_accesses` stand outside of every nest: each thread makes them. `viewed` are buffers that have other names.
+    `block_accesses` stand outside of every nest: each thread makes them. `viewed` are buffers that have other names;
+    `layouts` those of fragments that the author gave, as maps.
     """
 
     nests: list[ParallelNest] = field(default_factory=list)
@@ -93,6 +101,7 @@ class Program:
     block_accesses: list[Access] = field(default_factory=list)
     viewed: list[ir.Var] = field(default_factory=list)
     products: list[MatrixProduct] = field(default_factory=list)
+    layouts: dict[ir.Var, Any] = field(default_factory=dict)
 
 
 FOREIGN = "tile.foreign"
@@ -153,6 +162,9 @@ def collect_program(body: S.Stmt, shared: frozenset[ir.Var], multiplier: Multipl
     """The program under `body`, given the fragments that are already known to live in shared memory."""
     collector = _Collector(shared, multiplier, Program())
     collector.collect(body)
+    for attr in visit.collect(body, S.AttrStmt):
+        if attr.attr_key == LAYOUT and "thread_map" in attr.value.attrs:
+            collector.program.layouts[attr.node] = attr.value.attrs
     return collector.program
 
 

@@ -21,7 +21,7 @@ from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import NestPlan
 from tile_core.passes.nests import ParallelNest
 from tile_core.passes.thread_products import emit_product
-from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32
+from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32, made_once
 from tile_core.passes.vector_units import NameValues, VectorUnit, vector_unit
 
 UNROLLED_STEPS = 64
@@ -166,7 +166,8 @@ class _Emitter:
         if self._mapping.vector == 1:
             return None
         body = self._body_at(self._names, int32(0))
-        return vector_unit(self._scope, body, self._names[-1], self._mapping, self._lane_body)
+        lane_body = self._bare_lane_body
+        return vector_unit(self._scope, body, self._names[-1], self._mapping, lane_body, spare=self._spare)
 
     def _once_indexed(self, body: S.Stmt) -> S.Stmt:
         """`body` behind the definitions of the nest's variables."""
@@ -265,26 +266,23 @@ class _Emitter:
 
     def _lane_body(self, lane: ir.Expr) -> S.Stmt:
         """One iteration, with fragments as registers and its outside effects made by one replica."""
+        return self._once(self._bare_lane_body(lane))
+
+    def _bare_lane_body(self, lane: ir.Expr) -> S.Stmt:
         steps = dict(zip(self._plan.classes, self._steps, strict=False))
-        body = self._scope.rewrite(self._body_at(self._names, lane), steps, lane)
-        return self._once(body)
+        return self._scope.rewrite(self._body_at(self._names, lane), steps, lane)
 
     def _once(self, body: S.Stmt) -> S.Stmt:
-        spare = [
-            E.EQ(tirx.floormod(tirx.floordiv(self._scope.thread, int32(stride)), int32(count)), int32(0))
+        return made_once(self._spare, body)
+
+    @property
+    def _spare(self) -> list[ir.Expr]:
+        """What holds for one of the threads that run an iteration."""
+        thread = self._scope.thread
+        return [
+            E.EQ(tirx.floormod(tirx.floordiv(thread, int32(stride)), int32(count)), int32(0))
             for stride, count in self._plan.spare
         ]
-        if not spare:
-            return body
-
-        def store(node: S.BufferStore, _mutator: object) -> S.Stmt:
-            private = regions.scope(node.buffer) in (regions.LOCAL, regions.VAR)
-            return node if private else guarded(spare, node)
-
-        def evaluate(node: S.Evaluate, _mutator: object) -> S.Stmt:
-            return guarded(spare, node) if isinstance(node.value, ir.Call) else node
-
-        return visit.mutate(body, (S.BufferStore, store), (S.Evaluate, evaluate))
 
 
 def step_variables(count: int) -> list[ir.Var]:

@@ -42,6 +42,21 @@ def guarded(conditions: list[ir.Expr], stmt: S.Stmt) -> S.Stmt:
     return S.IfThenElse(conjunction(conditions), stmt, None, stmt.span)
 
 
+def made_once(conditions: list[ir.Expr], stmt: S.Stmt) -> S.Stmt:
+    """`stmt` with its effects outside of the thread under `conditions`: what several threads run, one of them does."""
+    if not conditions:
+        return stmt
+
+    def store(node: S.BufferStore, _mutator: object) -> S.Stmt:
+        private = regions.scope(node.buffer) in (regions.LOCAL, regions.VAR)
+        return node if private else guarded(conditions, node)
+
+    def evaluate(node: S.Evaluate, _mutator: object) -> S.Stmt:
+        return guarded(conditions, node) if isinstance(node.value, ir.Call) else node
+
+    return visit.mutate(stmt, (S.BufferStore, store), (S.Evaluate, evaluate))
+
+
 def conjunction(conditions: list[ir.Expr]) -> ir.Expr:
     """All of a non-empty list."""
     whole = conditions[0]

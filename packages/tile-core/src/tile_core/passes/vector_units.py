@@ -16,7 +16,7 @@ where not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as ValuesByName
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -34,7 +34,7 @@ from tile_core.layouts.mapping import Mapping
 from tile_core.passes.accesses import Access, aligned_width, lane_stride, offset, same_place, substitute, uses
 from tile_core.passes.legalize_bounds import is_guard
 from tile_core.passes.ranges import conjuncts
-from tile_core.passes.thread_scope import ThreadScope, int32
+from tile_core.passes.thread_scope import ThreadScope, guarded, int32, made_once
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 NameValues: TypeAlias = ValuesByName[ir.Var, ir.Expr]
@@ -72,11 +72,12 @@ class VectorUnit:
         mapping: Mapping,
         lane_body: Callable[[ir.Expr], S.Stmt],
         outer: NameValues = NO_NAMES,
+        spare: Sequence[ir.Expr] = (),
     ) -> None:
         self._scope, self._body, self._last, self._lane_body = scope, body, last, lane_body
         self._width, self._head = mapping.vector, mapping.head
         self._analyzer = Analyzer()
-        self._outer = outer
+        self._outer, self._spare = outer, list(spare)
         self._names = _Names(body, outer)
         self._loads: list[_Moved] = []
         self._stores: list[_Moved] = []
@@ -116,9 +117,9 @@ class VectorUnit:
             moved.array = self._array(moved, 1)
             arrays.append(S.AllocBuffer(moved.array))
         lane = tirx.Var("lane", "int32")
-        body = _without_guards(self._through_arrays(self._lane_body(lane), lane, slot))
+        body = made_once(self._spare, _without_guards(self._through_arrays(self._lane_body(lane), lane, slot)))
         loop = S.For(lane, int32(0), int32(self._width), S.ForKind.UNROLLED, body)
-        after = [copy for moved in self._stores for copy in self._copies(moved, int32(0))]
+        after = [guarded(self._spare, copy) for moved in self._stores for copy in self._copies(moved, int32(0))]
         return visit.sequence([*arrays, loop, *after])
 
     def _array(self, moved: _Moved, slots: int) -> ir.Var:
@@ -316,6 +317,7 @@ def vector_unit(
     mapping: Mapping,
     lane_body: Callable[[ir.Expr], S.Stmt],
     outer: NameValues = NO_NAMES,
+    spare: Sequence[ir.Expr] = (),
 ) -> VectorUnit | None:
     """`body` for a unit from index `last`; `None` without vector access or where a part must stay per lane.
 

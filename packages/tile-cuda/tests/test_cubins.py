@@ -1,0 +1,138 @@
+"""NVRTC compiles every kernel of the conformance suite; what is bound by memory moves 16 bytes an instruction.
+
+No GPU is needed. Sources that are the same for several programs are compiled once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tile_core as tl
+from tile_core.device import split_launches
+from tile_core.jit.artifact import CompileRequest
+from tile_core.passes.lower import lower
+from tile_core.plugins.manager import backend
+from tile_core.printer import source_of
+from tile_core.printer.simt import print_kernel
+from tile_core.targets import select_target
+from tile_core.testing import Run
+from tile_core.testing.programs import PROGRAMS
+from tile_cuda import nvrtc
+from tile_cuda.printer import CUDA
+from tile_cuda.target import compiled_architecture
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+ELF = b"\x7fELF"
+
+pytestmark = pytest.mark.compile
+bindings = pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+
+
+def target_of(arch: str) -> Any:
+    return select_target({"kind": "cuda", "arch": arch})
+
+
+def printed(func: Any, arch: str) -> str:
+    """The CUDA C++ source of a kernel for `arch`."""
+    request = CompileRequest(target_of(arch))
+    lowered, _report = lower(func, request, backend("cuda"))
+    return source_of([print_kernel(kernel, CUDA, request.target) for kernel in split_launches(lowered).kernels])
+
+
+class Printing(Run):
+    """A run that prints every kernel and lets the interpreter give its results, so that the program goes on."""
+
+    sources: dict[str, set[str]]
+
+    def compile(self, func: Any, **options: Any) -> Any:
+        options.setdefault("pass_configs", self.pass_configs)
+        kernel = tl.compile(func, target="interpret", **options)
+        for arch, found in self.sources.items():
+            found.add(printed(func, arch))
+        return kernel
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, set[str]]:
+    """The different sources of all conformance programs, by architecture."""
+    found: dict[str, set[str]] = {arch: set() for arch in ARCHITECTURES}
+    for program in PROGRAMS:
+        run = Printing("interpret", program.id)
+        run.sources = found
+        run.execute(program.body)
+    return found
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_conformance_kernel_compiles(arch: str, sources: dict[str, set[str]]) -> None:
+    given, real = sorted(sources[arch]), compiled_architecture(target_of(arch))
+    assert len(given) > 200
+    with ThreadPoolExecutor(2) as pool:
+        cubins = list(pool.map(lambda source: nvrtc.compile_cubin(source, real, "kernel"), given))
+    assert all(cubin.startswith(ELF) for cubin in cubins)
+
+
+def ptx(source: str, arch: str) -> str:
+    """What NVRTC makes of a source before it chooses instructions."""
+    (_status, program) = bindings.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
+    options = [f"--gpu-architecture={arch.replace('sm_', 'compute_')}", *nvrtc.OPTIONS]
+    options += [f"-I{path}" for path in nvrtc.include_paths()]
+    (status,) = bindings.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    assert status == bindings.nvrtcResult.NVRTC_SUCCESS
+    (_status, size) = bindings.nvrtcGetPTXSize(program)
+    text = bytearray(size)
+    bindings.nvrtcGetPTX(program, text)
+    bindings.nvrtcDestroyProgram(program)
+    return text.decode()
+
+
+def _benchmark_kernels() -> Any:
+    path = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu_kernels.py"
+    spec = importlib.util.spec_from_file_location("gpu_kernels", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+kernels = _benchmark_kernels()
+# Programs and how many 16-byte loads and stores of tensors a thread makes of them at least.
+WIDE: dict[str, tuple[Any, int, int]] = {
+    "add": (kernels.add_parallel(4096, "float16"), 2, 1),
+    "add, one more": (kernels.add_parallel(4097, "float16"), 2, 1),
+    "add, fragments": (kernels.add_fragments(4095, "float16"), 2, 1),
+    "add, shared": (kernels.add_shared(4097, "float16"), 2, 1),
+    "add, by hand": (kernels.add_vectorized(4097, "float16"), 2, 1),
+    "add, rows": (kernels.add_rows(4, 4093, "float16"), 2, 1),
+    "add, int8": (kernels.add_parallel(4097, "int8", 4096), 2, 1),
+    "add, fp8": (kernels.add_parallel(4097, "float8_e4m3fn", 4096), 2, 1),
+    "softmax": (kernels.softmax(4, 4096, "float16"), 2, 2),
+    "softmax, odd rows": (kernels.softmax(4, 4093, "float16"), 2, 2),
+    "RMSNorm": (kernels.rms_norm(4, 4096, "float16"), 4, 2),
+    "RMSNorm, odd rows": (kernels.rms_norm(4, 4093, "float16"), 2, 2),
+    "LayerNorm": (kernels.layer_norm(4, 4096, "float16"), 6, 2),
+    "SwiGLU": (kernels.swiglu(4096, "float16"), 2, 1),
+    "transpose": (kernels.transpose(1, 128, 128, "float16"), 2, 2),
+    "cumsum": (kernels.cumsum(4, 4096, "float32"), 4, 4),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_what_is_bound_by_memory_moves_sixteen_bytes(name: str) -> None:
+    program, loads, stores = WIDE[name]
+    text = ptx(printed(program, "sm_90"), "sm_90a")
+    assert len(re.findall(r"\bld\.global(?:\.nc)?(?:\.v4\.(?:b32|u32|f32)|\.v2\.(?:b64|u64))", text)) >= loads
+    assert len(re.findall(r"\bst\.global(?:\.v4\.(?:b32|u32|f32)|\.v2\.(?:b64|u64))", text)) >= stores
+
+
+def test_sums_of_halves_are_packed() -> None:
+    text = ptx(printed(kernels.add_parallel(4096, "float16"), "sm_90"), "sm_90a")
+    assert len(re.findall(r"add(?:\.rn)?\.f16x2", text)) == 4
+    assert not re.search(r"add(?:\.rn)?\.f16 ", text)
