@@ -136,6 +136,20 @@ void unwritten_local(void* const* cells) {
   const int64_t at = argument(cells);
   out(cells)[0] = static_cast<int64_t>(tile::local<tile::kRead>(x, written, at, 5, tile::Place<1>{{at}, {4}}));
 }
+// An operation writes x[0:2]: it is begun, continued with, and ends before x[0] is used (1), or after it (2), or x[0] is
+// written while it is under way (3).
+void local_under_way(void* const* cells) {
+  float x[4];
+  tile::Written written[4] = {};
+  const auto at = [&](int64_t index) { return tile::Place<1>{{index}, {4}}; };
+  tile::local<tile::kBegin, 2>(x, written, 0, 5, at(0));
+  const tile::Begun begun = tile::begun;
+  begun.mark(tile::Written::kUnderWay);
+  tile::local<tile::kContinue, 2>(x, written, 0, 5, at(0));
+  if (argument(cells) == 1) begun.mark(tile::Written::kDone);
+  if (argument(cells) == 3) tile::local<tile::kWrite>(x, written, 0, 5, at(0)) = 1.0f;
+  out(cells)[0] = static_cast<int64_t>(tile::local<tile::kRead>(x, written, 0, 5, at(0)));
+}
 void second_axis(void* const*) {
   const int64_t i = thread() / 4, j = thread() % 4 + 1;
   tile::memory<tile::kWrite>(shared(), i * 4 + j, 1, tile::Place<2>{{i, j}, {8, 4}}) = 1;
@@ -208,7 +222,7 @@ const Entry kKernels[] = {
     ENTRY(leave_early), ENTRY(half_at_named), ENTRY(producers_and_consumers), ENTRY(exchange_xor), ENTRY(ballot_odd),
     ENTRY(match_thirds), ENTRY(reduce_sum), ENTRY(two_masks), ENTRY(outside_of_mask), ENTRY(missing_lane),
     ENTRY(dropped_barrier), ENTRY(same_value), ENTRY(other_value), ENTRY(read_then_write), ENTRY(atomic_updates),
-    ENTRY(blocks_write_one_element), ENTRY(unwritten_shared), ENTRY(unwritten_local), ENTRY(second_axis),
+    ENTRY(blocks_write_one_element), ENTRY(unwritten_shared), ENTRY(unwritten_local), ENTRY(local_under_way), ENTRY(second_axis),
     ENTRY(misaligned), ENTRY(divergent_barrier), ENTRY(warps_apart), ENTRY(chain),
     ENTRY(last_block_sums), ENTRY(published_within_a_block),
 };

@@ -64,6 +64,14 @@ def test_local_memory_is_tracked_by_element(kernels: Any) -> None:
     assert "x[2]" in found.text
 
 
+def test_what_an_operation_under_way_writes_is_not_to_be_used(kernels: Any) -> None:
+    assert kernels("local_under_way", checked=4, argument=1).fault == "none"
+    for argument, verb in ((2, "reads"), (3, "writes")):
+        found = kernels("local_under_way", checked=4, argument=argument)
+        assert (found.fault, found.site) == ("unwritten", 5)
+        assert f"{verb} x[0], which an operation under way writes: it is not waited for" in found.text
+
+
 def test_bounds_are_checked_axis_by_axis(kernels: Any) -> None:
     found = kernels("second_axis", block=(32, 1, 1), checked=4)
     assert (found.fault, found.site) == ("bounds", 1)

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import tirx
+from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.ir.ops import tile_op
 from tile_core.ops.scalar import SCALARS
 from tile_core.printer import print_function
 from tile_core.printer.c import C
+from tile_core.printer.language import Forms, Snippet
+from tile_core.printer.precedence import Code, call
+from tile_core.printer.printer import Printer
 from tile_core.printer.simt import NATIVE
 
 VALUES = (0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, -0.5, 1e30, -1e30, np.inf, -np.inf, np.nan, 3.0, 0.3, -7.25)
@@ -28,6 +32,27 @@ def run(run_c: Any, build: Any, dtype: str, *inputs: np.ndarray) -> np.ndarray:
     result = np.full(len(inputs[0]), 77, dtype)
     run_c(print_function(tirx.PrimFunc([*buffers, out], loop), C), *inputs, result)
     return result
+
+
+def test_what_has_a_form_of_its_own_on_the_host() -> None:
+    """A snippet is replaced by its meaning, a handler with two forms by the second."""
+
+    def on_device(printer: Printer, node: Any) -> Code:
+        printer.snippet("both")
+        printer.define("only_device", "int only_device(int x) { return DEVICE(x); }")
+        return call("only_device", *map(printer.expr, node.args))
+
+    language = C.extend(
+        "C",
+        snippets={"both": Snippet("// for the device", emulated="// for the host")},
+        calls={"test.twice": Forms(on_device, lambda printer, node: call("host", *map(printer.expr, node.args)))},
+    )
+    out = tirx.decl_buffer((1,), "int32", "out")
+    twice = ir.Call(tile_op("test.twice"), [tirx.IntImm("int32", 3)], ret_ty=ir.PrimType("int32"))
+    func = tirx.PrimFunc([out], S.BufferStore(out, twice, [tirx.IntImm("int32", 0)]))
+    device, host = (print_function(func, chosen).source for chosen in (language, language.on_the_host()))
+    assert "// for the device" in device and "DEVICE(x)" in device and "out[0] = only_device(3);" in device
+    assert "device" not in host.lower() and "out[0] = host(3);" in host
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
