@@ -25,6 +25,7 @@ from tile_core.ir import thread_groups
 from tile_core.ops.asynchronous import (
     ASYNCHRONOUS_OPS,
     BARRIER_ARRIVE,
+    BARRIER_ARRIVE_AT,
     BARRIER_ARRIVE_COPIES,
     BARRIER_EXPECT,
     BARRIER_WAIT,
@@ -81,6 +82,10 @@ def compile_asynchronous(call: OpCall, scope: Scope, compile_op: Callable[[OpCal
     """
     if scope.parallel:
         raise no_meaning(f"{call.op.name.removeprefix('tile.')} inside of T.Parallel", scope.span)
+    if call.op is BARRIER_ARRIVE_AT or "mask" in call.attrs:
+        raise no_meaning(
+            "what a block does in another one of its cluster, since blocks run one after the other", scope.span
+        )
     if call.op in (BULK_LOAD, BULK_STORE):
         sides = {side: call.args[side] for side in ("src", "dst")}
         inner = replace(scope, vector=False, threads=False, collective=scope.collective or scope.threads)

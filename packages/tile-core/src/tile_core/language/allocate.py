@@ -128,10 +128,15 @@ def alloc_barrier(arrive_count: int | Sequence[int]) -> Buffer:
     Raises:
         AllocationError: a count below 1. The compiler refuses it on targets without such barriers.
     """
+    return barriers(arrive_count, BARRIER)
+
+
+def barriers(arrive_count: int | Sequence[int], scope: str) -> Buffer:
+    """The barriers of `alloc_barrier`, in a scope. Raises AllocationError."""
     counts = [arrive_count] if isinstance(arrive_count, int) else list(arrive_count)
     if not counts or not all(map(is_positive_int, counts)):
         raise AllocationError(f"alloc_barrier: arrive_count={arrive_count!r}", remedy="counts are ints of at least 1")
-    return _allocate((len(counts),), "uint64", BARRIER, "barrier", {ARRIVALS: counts})
+    return _allocate((len(counts),), "uint64", scope, "barrier", {ARRIVALS: counts})
 
 
 def allocate(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BARRIER = "shared.barrier"
 """The scope of barriers."""
+CLUSTER_BARRIER = "shared.cluster_barrier"
+"""The scope of barriers at which other blocks of the cluster arrive, too."""
 ARRIVALS = "tile.arrive_count"
 """Annotation of their allocation: how many arrivals end a phase, for each."""
 REGISTER_STEP, FEWEST_REGISTERS, MOST_REGISTERS = 8, 24, 256
@@ -32,7 +34,7 @@ REGISTER_STEP, FEWEST_REGISTERS, MOST_REGISTERS = 8, 24, 256
 
 def _check_barrier(call: OpCall) -> None:
     barrier = call.region("barrier")
-    if regions.scope(barrier.source) != BARRIER:
+    if regions.scope(barrier.source) not in (BARRIER, CLUSTER_BARRIER):
         raise OpArgumentError(
             f"{_name(call)}: {barrier.source.name} is no barrier", remedy="allocate it with T.alloc_barrier(arrivals)"
         )
@@ -43,7 +45,19 @@ def _check_barrier(call: OpCall) -> None:
         )
 
 
+def _check_in_cluster(call: OpCall) -> None:
+    _check_barrier(call)
+    barrier = call.region("barrier").source
+    if regions.scope(barrier) != CLUSTER_BARRIER:
+        raise OpArgumentError(
+            f"{_name(call)}: {barrier.name} is no barrier of the cluster",
+            remedy="allocate it with T.alloc_cluster_barrier(arrivals)",
+        )
+
+
 def _check_load(call: OpCall) -> None:
+    if "mask" in call.attrs:
+        _check_in_cluster(call)
     _check_barrier(call)
     _check_sides(call, from_shared=False)
 
@@ -113,6 +127,9 @@ def itemsize(buffer: ir.Var) -> int:
 
 _ONE = Operand("barrier", "rw")
 BARRIER_ARRIVE = TileOp("tile.barrier_arrive", (_ONE,), _check_barrier, _no_reference)
+BARRIER_ARRIVE_AT = TileOp(
+    "tile.barrier_arrive_at", (_ONE, Operand("block", "value")), _check_in_cluster, _no_reference
+)
 BARRIER_EXPECT = TileOp("tile.barrier_expect", (_ONE, Operand("count", "value")), _check_barrier, _no_reference)
 BARRIER_WAIT = TileOp("tile.barrier_wait", (_ONE, Operand("parity", "value")), _check_barrier, _no_reference)
 BARRIER_ARRIVE_COPIES = TileOp("tile.barrier_arrive_copies", (_ONE,), _check_barrier, _no_reference)
@@ -125,6 +142,7 @@ SET_REGISTERS = TileOp("tile.set_registers", (), _check_registers, _no_reference
 
 ASYNCHRONOUS_OPS = (
     BARRIER_ARRIVE,
+    BARRIER_ARRIVE_AT,
     BARRIER_EXPECT,
     BARRIER_WAIT,
     BARRIER_ARRIVE_COPIES,

@@ -12,6 +12,7 @@ OWN = {
     "tile_cuda.language.asynchronous": (
         "WarpSpecialize",
         "WarpSpecializeFrame",
+        "alloc_cluster_barrier",
         "barrier_arrive",
         "barrier_wait",
         "cp_async_barrier_noinc",
@@ -23,6 +24,7 @@ OWN = {
         "mbarrier_expect_tx",
         "mbarrier_wait_parity",
         "no_set_max_nreg",
+        "ptx_arrive_cluster_barrier",
         "set_max_nreg",
         "tma_copy",
         "tma_store_arrive",

@@ -14,7 +14,7 @@ A name of TileLang's that means the same as another is the same function.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -27,12 +27,14 @@ from tile_core.frontend.values import Buffer, Element, Region, unwrap
 from tile_core.ir import regions, thread_groups
 from tile_core.language._operands import buffer_of, emit, pair, region
 from tile_core.language._scalars import common
+from tile_core.language.allocate import barriers
 from tile_core.language.kernel import KernelLaunchFrame
-from tile_core.ops.asynchronous import BARRIER
+from tile_core.ops.asynchronous import BARRIER, CLUSTER_BARRIER
 
 __all__ = [
     "WarpSpecialize",
     "WarpSpecializeFrame",
+    "alloc_cluster_barrier",
     "barrier_arrive",
     "barrier_wait",
     "cp_async_barrier_noinc",
@@ -44,6 +46,7 @@ __all__ = [
     "mbarrier_expect_tx",
     "mbarrier_wait_parity",
     "no_set_max_nreg",
+    "ptx_arrive_cluster_barrier",
     "set_max_nreg",
     "tma_copy",
     "tma_store_arrive",
@@ -58,7 +61,7 @@ Barrier = Buffer | Element | Region
 
 def _barrier(value: Barrier, what: str) -> Any:
     buffer = buffer_of(value, f"{what}: mbarrier")
-    if regions.scope(buffer.ir) != BARRIER:
+    if regions.scope(buffer.ir) not in (BARRIER, CLUSTER_BARRIER):
         raise OpArgumentError(
             f"{what}: {buffer.name} is no barrier", remedy="allocate it with T.alloc_barrier(arrivals)"
         )
@@ -75,18 +78,36 @@ def _number(value: Any, what: str) -> ir.Expr:
     return number if str(number.ty.dtype) == "int32" else tirx.Cast("int32", number)
 
 
-def mbarrier_arrive(mbarrier: Barrier, cta_id: Any = None) -> None:
-    """Every thread that comes here arrives once at `mbarrier`.
+def alloc_cluster_barrier(arrive_count: int | Sequence[int]) -> Buffer:
+    """`T.alloc_barrier` for barriers at which other blocks of the cluster arrive, too.
+
+    The cluster meets before its blocks begin and before they end, so that no arrival comes too early or too late.
 
     Raises:
-        OpArgumentError: no barrier, or `cta_id`, which only barriers of a cluster take.
+        AllocationError: as `T.alloc_barrier`.
+    """
+    return barriers(arrive_count, CLUSTER_BARRIER)
+
+
+def ptx_arrive_cluster_barrier(mbarrier: Barrier, cta_id: Any) -> None:
+    """`T.mbarrier_arrive(mbarrier, cta_id)`."""
+    mbarrier_arrive(mbarrier, cta_id)
+
+
+def mbarrier_arrive(mbarrier: Barrier, cta_id: Any = None) -> None:
+    """Every thread that comes here arrives once at `mbarrier`, with `cta_id` at that of this block of the cluster.
+
+    Raises:
+        OpArgumentError: no barrier, or `cta_id` for one that is not made by `T.alloc_cluster_barrier`.
 
     Example:
         T.mbarrier_arrive(full[0])
     """
-    if cta_id is not None:
-        raise OpArgumentError("mbarrier_arrive: cta_id is for barriers of a cluster", remedy="leave it out")
-    emit("tile.barrier_arrive", {"barrier": _barrier(mbarrier, "mbarrier_arrive")})
+    place = _barrier(mbarrier, "mbarrier_arrive")
+    if cta_id is None:
+        emit("tile.barrier_arrive", {"barrier": place})
+    else:
+        emit("tile.barrier_arrive_at", {"barrier": place, "block": _number(cta_id, "mbarrier_arrive: cta_id")})
 
 
 def barrier_arrive(mbarrier: Barrier) -> None:
@@ -148,15 +169,20 @@ def tma_copy(
     Args:
         src, dst: a tensor and a shared tile, in one of the two orders: buffers, regions, or where a region starts.
         barrier: of a load.
+        cluster_mask: a load by one block for all blocks of the cluster whose bits are set, to the same place and
+            barrier of each; blocks without a bit load for themselves.
         leader_scope_threads: 128 within `T.ws`, or the block; one thread of these issues the copy.
 
     Raises:
         OpArgumentError, OpDTypeError, CopyShapeError: sides that it does not move, or a load without a barrier.
         DescriptorError: when the kernel is called with a tensor whose address or strides are no multiples of 16 bytes.
     """
-    for name, value in (("cluster_mask", cluster_mask), ("eviction_policy", eviction_policy)):
-        if value is not None:
-            raise OpArgumentError(f"tma_copy: {name} is not implemented", remedy="leave it out")
+    if eviction_policy is not None:
+        raise OpArgumentError("tma_copy: eviction_policy is not implemented", remedy="leave it out")
+    if cluster_mask is not None and not (isinstance(cluster_mask, int) and 0 < cluster_mask < 1 << 16):
+        raise OpArgumentError(
+            f"tma_copy: cluster_mask={cluster_mask!r}", remedy="give a bit for each block, at least one"
+        )
     if leader_scope_threads is not None and (leader_scope_threads <= 0 or leader_scope_threads % 32):
         raise OpArgumentError(f"tma_copy: leader_scope_threads={leader_scope_threads}", remedy="give a multiple of 32")
     if annotations:
@@ -164,13 +190,16 @@ def tma_copy(
     source, target = pair(src, dst, "tma_copy")
     operands: dict[str, Any] = {"src": source, "dst": target}
     if regions.scope(source.source) in regions.SHARED:
-        if barrier is not None:
-            raise OpArgumentError("tma_copy: a store has no barrier", remedy="wait for it with T.tma_store_wait()")
+        if barrier is not None or cluster_mask is not None:
+            raise OpArgumentError(
+                "tma_copy: a store has no barrier and no cluster_mask", remedy="wait for it with T.tma_store_wait()"
+            )
         emit("tile.bulk_store", operands)
         return
     if barrier is None:
         raise OpArgumentError("tma_copy: a load without a barrier", remedy="give barrier=, and wait for its phase")
-    emit("tile.bulk_load", {**operands, "barrier": _barrier(barrier, "tma_copy")})
+    mask = {} if cluster_mask is None else {"mask": cluster_mask}
+    emit("tile.bulk_load", {**operands, "barrier": _barrier(barrier, "tma_copy")}, **mask)
 
 
 def tma_store_arrive() -> None:

@@ -10,7 +10,7 @@ Runs on tile ops, before anything is divided among threads. Where a launch has s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -24,11 +24,13 @@ from tile_core.errors.passes import MissingLoweringError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.descriptors import named
+from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.layouts.swizzle import SwizzledTile
-from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER
+from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER, CLUSTER_BARRIER
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.collective import ThreadConditions
+from tile_core.ops.threads import THREAD_PREFIX
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import MatrixUnits
@@ -42,14 +44,16 @@ from tile_cuda.instructions.mbarrier import (
     fence_barrier_init,
     mbarrier_announce,
     mbarrier_arrive,
+    mbarrier_arrive_remote,
     mbarrier_init,
     mbarrier_wait,
 )
 from tile_cuda.instructions.threads import set_max_registers
-from tile_cuda.instructions.tma import tma_load, tma_store, tma_store_commit, tma_store_wait
+from tile_cuda.instructions.tma import tma_load, tma_load_multicast, tma_store, tma_store_commit, tma_store_wait
 from tile_cuda.passes.box_copies import Boxes, boxes
 from tile_cuda.passes.matrix_tiles import matrix_tiles
 
+BARRIERS = (BARRIER, CLUSTER_BARRIER)
 NAMES = frozenset(op.name for op in ASYNCHRONOUS_OPS)
 
 
@@ -82,7 +86,7 @@ def is_asynchronous(body: S.Stmt) -> bool:
     return (
         any(op_name(stmt) in NAMES for stmt in visit.collect(body, S.Evaluate))
         or bool(thread_groups.regions_in(body))
-        or any(regions.scope(alloc.buffer) == BARRIER for alloc in visit.collect(body, S.AllocBuffer))
+        or any(regions.scope(alloc.buffer) in BARRIERS for alloc in visit.collect(body, S.AllocBuffer))
     )
 
 
@@ -110,8 +114,25 @@ class _Lowerer:
         initialised = self._initialised()
         body = self._mutated(self._launch.body)
         body = visit.mutate(body, (S.AllocBuffer, self._allocation))
-        launch = replace(self._launch, body=visit.sequence([*initialised, body], self._launch.span))
+        last = [self._meeting_of_cluster()] if self._is_of_cluster() else []
+        launch = replace(self._launch, body=visit.sequence([*initialised, body, *last], self._launch.span))
         return visit.sequence([*self._binds, launch.to_stmt()], self._launch.span)
+
+    def _is_of_cluster(self) -> bool:
+        """Whether blocks arrive at barriers of each other."""
+        return any(regions.scope(buffer) == CLUSTER_BARRIER for buffer in self._barriers)
+
+    def _meeting_of_cluster(self) -> S.Stmt:
+        return _foreign(_do(ir.Call(tile_op(f"{THREAD_PREFIX}cluster_sync"), [], ret_ty="void"), self._launch.span))
+
+    def _rank(self) -> ir.Expr:
+        """The number of this block in its cluster, x fastest."""
+        rank: ir.Expr = int32(0)
+        stride = 1
+        for var, size in zip(self._launch.grid_vars, self._launch.cluster_dims, strict=False):
+            rank = rank + tirx.floormod(var, int32(size)) * int32(stride)
+            stride *= size
+        return rank
 
     def _check_target(self) -> None:
         if "cp.async.bulk.tensor" not in self._context.capabilities.fact("async_copy", []):
@@ -125,7 +146,7 @@ class _Lowerer:
         """The barriers, made by one thread before the block begins."""
         allocations, inits = [], []
         for alloc in visit.collect(self._launch.body, S.AllocBuffer):
-            if regions.scope(alloc.buffer) != BARRIER:
+            if regions.scope(alloc.buffer) not in BARRIERS:
                 continue
             shape = list(alloc.buffer.shape)
             place = tirx.decl_buffer(shape, "uint64", str(alloc.buffer.name), scope=regions.SHARED[0])
@@ -136,7 +157,8 @@ class _Lowerer:
         if not inits:
             return []
         first = S.IfThenElse(E.EQ(self._thread, int32(0)), visit.sequence([*inits, _do(fence_barrier_init())]), None)
-        return [*allocations, _foreign(first), barrier(self._launch.span)]
+        met = [self._meeting_of_cluster()] if self._is_of_cluster() else []
+        return [*allocations, _foreign(first), *met, barrier(self._launch.span)]
 
     def _mutated(self, stmt: S.Stmt) -> S.Stmt:
         return visit.mutate(
@@ -192,7 +214,29 @@ class _Lowerer:
         found = self._boxes(call, "src", "dst")
         tensor, full = self._described(found, call), self.barrier(call)
         copies = [tma_load(_address(found.tile, list(at)), tensor, full, *start) for at, start in found.places]
-        return self._by_one(call, mbarrier_announce(full, found.bytes), *copies)
+        announced = mbarrier_announce(full, found.bytes)
+        if "mask" not in call.attrs:
+            return self._by_one(call, announced, *copies)
+        mask = int(call.attrs["mask"])
+        shared = [
+            tma_load_multicast(_address(found.tile, list(at)), tensor, full, mask, *start) for at, start in found.places
+        ]
+        return self._by_one(call, announced, self._by_mask(mask, shared, copies, call))
+
+    def _by_mask(self, mask: int, shared: list[ir.Expr], own: list[ir.Expr], call: OpCall) -> S.Stmt:
+        """The first block of the mask loads for all of it, blocks outside of it load for themselves."""
+        size = prod(self._launch.cluster_dims)
+        if mask >> size:
+            raise OpArgumentError(
+                f"cluster_mask={mask:#x} names blocks that a cluster of {size} does not have",
+                remedy="give cluster_dims= to T.Kernel, and a bit for each of its blocks",
+                span=from_tvm(call.span),
+            )
+        rank = self._rank()
+        outside = E.EQ(tirx.bitwise_and(int32(mask) >> rank, int32(1)), int32(0))
+        alone = S.IfThenElse(outside, _all(own, call.span), None, call.span)
+        first = (mask & -mask).bit_length() - 1
+        return S.IfThenElse(E.EQ(rank, int32(first)), _all(shared, call.span), alone, call.span)
 
     def store(self, call: OpCall) -> S.Stmt:
         found = self._boxes(call, "dst", "src")
@@ -210,7 +254,7 @@ class _Lowerer:
         """A barrier of the threads that come by, which single threads are not asked for."""
         return [] if self._is_divergent else [barrier(call.span)]
 
-    def _by_one(self, call: OpCall, *calls: ir.Expr) -> S.Stmt:
+    def _by_one(self, call: OpCall, *calls: ir.Expr | S.Stmt) -> S.Stmt:
         if not self._active:
             raise OpArgumentError(
                 "a tensor copy stands under a condition of which it is not known which threads meet it",
@@ -218,8 +262,7 @@ class _Lowerer:
                 span=from_tvm(call.span),
             )
         first = E.EQ(self._thread, int32(min(self._active)))
-        body = visit.sequence([_do(one, call.span) for one in calls], call.span)
-        return _foreign(S.IfThenElse(first, body, None, call.span))
+        return _foreign(S.IfThenElse(first, _all(calls, call.span), None, call.span))
 
     def _boxes(self, call: OpCall, tensor: str, tile: str) -> Boxes:
         buffer = call.region(tile).source
@@ -243,6 +286,10 @@ def _do(call: ir.Expr, span: ir.Span | None = None) -> S.Stmt:
     return S.Evaluate(call, span)
 
 
+def _all(parts: Sequence[ir.Expr | S.Stmt], span: ir.Span | None) -> S.Stmt:
+    return visit.sequence([part if isinstance(part, S.Stmt) else _do(part, span) for part in parts], span)
+
+
 def _foreign(stmt: S.Stmt) -> S.Stmt:
     """A statement that is already a thread's."""
     return S.AttrStmt(int32(0), FOREIGN, int32(0), stmt, stmt.span)
@@ -259,6 +306,9 @@ def _each(make: Callable[[_Lowerer, OpCall], list[ir.Expr]]) -> Callable[[_Lower
 
 _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
     "tile.barrier_arrive": _each(lambda lowerer, call: [mbarrier_arrive(lowerer.barrier(call))]),
+    "tile.barrier_arrive_at": _each(
+        lambda lowerer, call: [mbarrier_arrive_remote(lowerer.barrier(call), call.args["block"])]
+    ),
     "tile.barrier_expect": _each(lambda lowerer, call: [mbarrier_announce(lowerer.barrier(call), call.args["count"])]),
     "tile.barrier_wait": _each(lambda lowerer, call: [mbarrier_wait(lowerer.barrier(call), call.args["parity"])]),
     # The copies of `T.async_copy` may be ordinary ones, which only an arrival of the thread itself passes on.
