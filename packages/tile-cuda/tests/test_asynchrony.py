@@ -95,6 +95,33 @@ def test_a_tensor_that_the_engine_cannot_address_is_named() -> None:
         kernel(numbers((rows, columns)), poisoned((rows, columns), "float16"))
 
 
+def refilled(steps: int) -> Any:
+    """B = the sum of A's tiles, each loaded into the same tile by the block that adds it up."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((32, steps * 32), "float32"), B: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=128) as _bx:
+            tile = T.alloc_shared((32, 32), "float32")
+            full = T.alloc_barrier(128)
+            total = T.alloc_fragment((32, 32), "float32")
+            T.clear(total)
+            for k in T.serial(steps):
+                T.tma_copy(A[0:32, k * 32 : k * 32 + 32], tile, barrier=full)
+                T.barrier_arrive(full)
+                T.barrier_wait(full, k % 2)
+                for i, j in T.Parallel(32, 32):
+                    total[i, j] += tile[31 - i, j]
+            T.copy(total, B)
+
+    return kernel
+
+
+def test_a_tile_is_filled_again_when_all_are_done_with_it(compiled: Any) -> None:
+    a, b = numbers((32, 5 * 32), "float32"), poisoned((32, 32))
+    compiled(refilled(5))(a, b)
+    assert (b == a.reshape(32, 5, 32).sum(1)[::-1]).all()
+
+
 def ring(steps: int, stages: int, threads: int = 256) -> Any:
     """B = the sum of the tiles of A: warpgroup 0 loads, the others add up."""
     consumers = threads - 128

@@ -2,8 +2,9 @@
 
 Barriers go to shared memory that is theirs for the whole kernel; one thread initialises them before anything else.
 What every thread does, arriving and waiting, stays where it is. A tensor copy is issued by the first thread of those
-that come by, its tensor described on the host. Before a store, what the threads have written is fenced off for the
-engine; after a wait for stores, their tiles may be written again by any of them.
+that come by, its tensor described on the host; those that use its tile themselves meet before it is filled again.
+Before a store, what the threads have written is fenced off for the engine; after a wait for stores, their tiles may be
+written again by any of them.
 
 Runs on tile ops, before anything is divided among threads. Where a launch has such ops, `specialize_warps` leaves it.
 """
@@ -27,7 +28,7 @@ from tile_core.ir.descriptors import named
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.layouts.swizzle import SwizzledTile
-from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER, CLUSTER_BARRIER
+from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER, BULK_LOAD, CLUSTER_BARRIER
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.collective import ThreadConditions
 from tile_core.ops.threads import THREAD_PREFIX
@@ -105,6 +106,8 @@ class _Lowerer:
         self._conditions = ThreadConditions(launch)
         self._active: frozenset[int] | None = frozenset(range(prod(launch.threads)))
         self._is_divergent = False
+        self._regions = thread_groups.regions_in(launch.body)
+        self._users = _used(launch.body)
         x, y, z = launch.thread_vars
         nx, ny, _nz = launch.threads
         self._thread: ir.Expr = x if launch.threads[1:] == (1, 1) else (z * ny + y) * nx + x
@@ -191,7 +194,15 @@ class _Lowerer:
             return mutator.default_mutate(stmt)
         group = thread_groups.group_of(stmt)
         among = frozenset(range(group.first, group.first + group.count))
-        return thread_groups.region(group, self._among(among, stmt.body, divergent=False))
+        outer, self._users = (
+            self._users,
+            frozenset[ir.Var]().union(
+                *(_used(region.body) for region in self._regions if thread_groups.group_of(region) == group)
+            ),
+        )
+        found = thread_groups.region(group, self._among(among, stmt.body, divergent=False))
+        self._users = outer
+        return found
 
     def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
         from tile_core.ops import OPS
@@ -216,12 +227,17 @@ class _Lowerer:
         copies = [tma_load(_address(found.tile, list(at)), tensor, full, *start) for at, start in found.places]
         announced = mbarrier_announce(full, found.bytes)
         if "mask" not in call.attrs:
-            return self._by_one(call, announced, *copies)
+            return self._after_users(call, self._by_one(call, announced, *copies))
         mask = int(call.attrs["mask"])
         shared = [
             tma_load_multicast(_address(found.tile, list(at)), tensor, full, mask, *start) for at, start in found.places
         ]
-        return self._by_one(call, announced, self._by_mask(mask, shared, copies, call))
+        return self._after_users(call, self._by_one(call, announced, self._by_mask(mask, shared, copies, call)))
+
+    def _after_users(self, call: OpCall, load: S.Stmt) -> S.Stmt:
+        """A load into a tile that the threads which come by use themselves: they are done with it first."""
+        uses = call.region("dst").source in self._users
+        return visit.sequence([*(self._meeting(call) if uses else []), load], call.span)
 
     def _by_mask(self, mask: int, shared: list[ir.Expr], own: list[ir.Expr], call: OpCall) -> S.Stmt:
         """The first block of the mask loads for all of it, blocks outside of it load for themselves."""
@@ -276,6 +292,21 @@ class _Lowerer:
         var = named(f"{found.tensor.name}_map")
         self._binds.append(S.Bind(var, found.map(), call.span))
         return var
+
+
+def _used(body: S.Stmt) -> frozenset[ir.Var]:
+    """The buffers that statements under `body` read or write otherwise than by loading them."""
+    loads = [stmt for stmt in visit.collect(body, S.Evaluate) if op_name(stmt) == BULK_LOAD.name]
+    without = visit.mutate(
+        body, (S.Evaluate, lambda stmt, _m: _nothing(stmt) if op_name(stmt) == BULK_LOAD.name else stmt)
+    )
+    without = visit.mutate(without, (S.AllocBuffer, lambda alloc, _m: visit.sequence([], alloc.span)))
+    sources = {var for stmt in loads for var in visit.collect(stmt.value.args[0], ir.Var)}
+    return frozenset({*visit.collect(without, ir.Var), *sources})
+
+
+def _nothing(stmt: S.Stmt) -> S.Stmt:
+    return visit.sequence([], stmt.span)
 
 
 def _address(buffer: ir.Var, index: list[ir.Expr]) -> ir.Expr:
