@@ -32,7 +32,7 @@ PROGRAMS = {
         """
 import sys
 from tile_core.layouts import plot_layout
-monkeypatch.setitem(sys.modules, "matplotlib", None)
+monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 plot_layout(T.Layout((4, 4), lambda i, j: (j, i)), tmp_path / "layout.png")
 """,
         "matplotlib",

@@ -15,6 +15,7 @@ from tile_core.errors.frontend import (
     DeviceValueAsNumberError,
     ExceptionInDeviceCodeError,
     InternalCompilerError,
+    OperandError,
     UndefinedNameError,
 )
 from tile_core.frontend.builder import Builder
@@ -68,6 +69,11 @@ def _coded(error: Exception) -> TileError | None:
             f"a dict is looked up by the device value {error.args[0]}",
             remedy="put the data into a buffer to index it by a device value",
         )
+    if isinstance(error, ValueError | RuntimeError) and "ambiguous" in str(error):
+        return OperandError(
+            f"a tensor stands where one number or truth value is meant: {_first_line(error)}",
+            remedy="pass a Python number, or take one out of it with .item()",
+        )
     if is_own_failure(error):
         return InternalCompilerError(
             f"{type(error).__name__}: {_first_line(error)}",
@@ -75,9 +81,10 @@ def _coded(error: Exception) -> TileError | None:
         )
     if isinstance(error, NameError):
         return UndefinedNameError(str(error), remedy="define the name before this line, or pass it as an argument")
-    match = _SIGNATURE.match(str(error)) if isinstance(error, TypeError) else None
+    text = re.sub(r"\.__(init|new)__\(\)", "()", str(error))
+    match = _SIGNATURE.match(text) if isinstance(error, TypeError) else None
     if match is not None and _is_language_name(match["name"]):
-        return CallSignatureError(str(error), remedy=f"see help(T.{match['name']})")
+        return CallSignatureError(text, remedy=f"see help(T.{match['name']})")
     return None
 
 

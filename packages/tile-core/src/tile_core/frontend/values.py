@@ -33,6 +33,8 @@ def _cast_hook(dtype: DType, *values: Any) -> Any:
     """`T.float16(x)` converts, `T.float32x2(a, b)` packs lanes, `T.float16()` is a fresh scalar parameter."""
     if not values:
         return Var(tirx.Var("value", dtype.tvm))
+    if dtype.kind in ("handle", "void"):
+        raise DTypeCallError(f"{dtype} has no values to convert", remedy="pass addresses with T.address_of")
     if len(values) == 1:
         return Expr(unwrap_cast(values[0], dtype))
     if len(values) != dtype.lanes:

@@ -133,7 +133,7 @@ def alloc_barrier(arrive_count: int | Sequence[int]) -> Buffer:
 
 def barriers(arrive_count: int | Sequence[int], scope: str) -> Buffer:
     """The barriers of `alloc_barrier`, in a scope. Raises AllocationError."""
-    counts = [arrive_count] if isinstance(arrive_count, int) else list(arrive_count)
+    counts = list(arrive_count) if isinstance(arrive_count, list | tuple) else [arrive_count]
     if not counts or not all(map(is_positive_int, counts)):
         raise AllocationError(f"alloc_barrier: arrive_count={arrive_count!r}", remedy="counts are ints of at least 1")
     return _allocate((len(counts),), "uint64", scope, "barrier", {ARRIVALS: counts})

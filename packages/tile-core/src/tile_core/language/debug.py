@@ -31,6 +31,10 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
     if obj is None:
         emit("tile.print_message", {}, message=msg)
     elif isinstance(obj, Buffer | Region):
+        if not isinstance(warp_group_id, int) or not isinstance(warp_id, int):
+            raise OpArgumentError(
+                f"print: warp_group_id={warp_group_id!r}, warp_id={warp_id!r}", remedy="give ints known while tracing"
+            )
         emit("tile.print", {"src": region(obj, "print")}, message=msg, warp=4 * warp_group_id + warp_id)
     elif isinstance(obj, Expr | int | float):
         emit("tile.print_value", {"value": unwrap(obj)}, message=msg, name=_name(obj))
@@ -58,5 +62,5 @@ def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) ->
         msg: text of the error.
         no_stack_info: leave the source line out of it.
     """
-    text = msg or "device assertion failed"
+    text = str(msg) or "device assertion failed"
     current_builder().assertion(arith.truth(unwrap(condition)), text, located=not no_stack_info)

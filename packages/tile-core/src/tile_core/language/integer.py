@@ -11,7 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from tile_core.errors.frontend import DivisionByZeroError
-from tile_core.errors.ops import OpDTypeError
+from tile_core.errors.ops import OpArgumentError, OpDTypeError
 from tile_core.frontend import arith
 from tile_core.frontend.values import Expr
 from tile_core.ir.regions import constant
@@ -65,6 +65,8 @@ def truncmod(a: Any, b: Any, span: Any = None) -> Any:
 
 def index_to_coordinates(index: Any, shape: Any) -> list[Any]:
     """The coordinates of a row-major flat index in `shape`."""
+    if not isinstance(shape, list | tuple):
+        raise OpArgumentError(f"index_to_coordinates: the shape {shape!r}", remedy="give a tuple of extents")
     coordinates: list[Any] = []
     for extent in reversed(list(shape)):
         coordinates.insert(0, floormod(index, extent))

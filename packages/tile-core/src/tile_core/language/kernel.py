@@ -153,7 +153,7 @@ class KernelLaunchFrame:
 
     def get_block_binding(self, dim: int = 0) -> Any:
         """The block index of an axis, 0 for one that is not launched."""
-        return self.grid_vars[_axis(dim)] if dim < len(self.grid_vars) else 0
+        return self.grid_vars[dim] if _axis(dim) < len(self.grid_vars) else 0
 
     def get_block_bindings(self) -> list[Var]:
         """The block indices of the launched axes."""
@@ -161,7 +161,7 @@ class KernelLaunchFrame:
 
     def get_block_extent(self, dim: int = 0) -> Any:
         """The blocks along an axis, 1 for one that is not launched."""
-        return self.grid_extents[_axis(dim)] if dim < len(self.grid_extents) else 1
+        return self.grid_extents[dim] if _axis(dim) < len(self.grid_extents) else 1
 
     def get_block_extents(self) -> list[Any]:
         """The grid extents of the launched axes."""

@@ -20,17 +20,25 @@ def annotate_pass_configs(configs: Mapping[str, Any]) -> None:
     Raises:
         OpArgumentError: no mapping from names to bools, ints, floats or strings.
     """
-    for key, value in dict(configs).items():
+    if not isinstance(configs, Mapping):
+        raise OpArgumentError(f"annotate_pass_configs: {configs!r} is no mapping", remedy='write {"name": value}')
+    for key, value in configs.items():
         if not isinstance(value, bool | int | float | str):
             raise OpArgumentError(f"annotate_pass_configs: {key}={value!r}", remedy="give a bool, a number or a string")
     _merge(PASS_CONFIGS, {str(key): int(value) if isinstance(value, bool) else value for key, value in configs.items()})
 
 
 def annotate_compile_flags(flags: str | Sequence[str]) -> None:
-    """Flags for the device compiler of this function: a list, or one string that is split like a shell does."""
+    """Flags for the device compiler of this function: a list, or one string that is split like a shell does.
+
+    Raises:
+        OpArgumentError: neither.
+    """
     import shlex
 
     builder = current_builder()
+    if not isinstance(flags, str | list | tuple):
+        raise OpArgumentError(f"annotate_compile_flags: {flags!r}", remedy="give a list of strings, or one string")
     given = shlex.split(flags) if isinstance(flags, str) else [str(flag) for flag in flags]
     builder.attributes[COMPILE_FLAGS] = [*builder.attributes.get(COMPILE_FLAGS, []), *given]
 

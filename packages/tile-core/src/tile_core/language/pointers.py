@@ -81,18 +81,26 @@ def _argument(value: Any) -> Any:
 
 def call_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> Expr:
     """Call a C function of the target's code. A buffer or region is passed as the address of its first element."""
-    return Expr(tirx.call_extern(_result(dtype), func_name, *_arguments(args)))
+    return Expr(tirx.call_extern(_result(dtype), _symbol(func_name), *_arguments(args)))
 
 
 def call_pure_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> Expr:
     """Like `T.call_extern`, for a function without side effects, whose call may be moved or dropped."""
-    return Expr(tirx.call_pure_extern(_result(dtype), func_name, *_arguments(args)))
+    return Expr(tirx.call_pure_extern(_result(dtype), _symbol(func_name), *_arguments(args)))
 
 
 def call_intrin(dtype: Any, func_name: Any, *args: Any, annotations: Any = None, span: Any = None) -> Expr:
     """Call a TVM operator by name."""
+    if not isinstance(func_name, str | ir.Op):
+        raise OpArgumentError(f"call_intrin: {func_name!r} names no operator", remedy='write its name: "tirx.exp"')
     return Expr(tirx.call_intrin(_result(dtype), func_name, *_arguments(args), attrs=annotations))
 
 
+def _symbol(name: Any) -> str:
+    if not isinstance(name, str):
+        raise OpArgumentError(f"the function to call is {name!r}", remedy='write its name: "expf"')
+    return name
+
+
 def _result(dtype: Any) -> str:
-    return "void" if dtype in ("void", "") else as_dtype(dtype).tvm
+    return "void" if isinstance(dtype, str) and dtype in ("void", "") else as_dtype(dtype).tvm

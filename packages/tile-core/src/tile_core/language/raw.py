@@ -14,7 +14,9 @@ from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
+from tile_core.errors.base import TileError
 from tile_core.errors.frontend import DialectNameError
+from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Value, unwrap, wrap
 from tile_core.ir.visit import sequence
@@ -90,10 +92,11 @@ __all__ = ["Assert", "assume", "evaluate", "likely", "meta_var", *NAMES]  # noqa
 
 _RENAMED: dict[str, Any] = {
     "Call": lambda dtype, op, args, annotations=None, span=None: ir.Call(
-        ir.Op.get(op) if isinstance(op, str) else op, list(args), attrs=annotations, ret_ty=dtype, span=span
+        ir.Op.get(op) if isinstance(op, str) else op, args, attrs=annotations, ret_ty=dtype, span=span
     ),
     "CallEffectKind": tvm.tirx.CallEffectKind,
-    "Range": ir.Range,
+    # TVM crashes on bounds that are no scalars.
+    "Range": lambda begin, end=None, span=None: ir.Range(*map(unwrap, [begin] if end is None else [begin, end])),
     "SizeVar": tvm.tirx.Var,
     "StringImm": ir.StringImm,
     "tvm_call_cpacked": tvm.tirx.call_cpacked,
@@ -130,7 +133,16 @@ def _outward(value: Any) -> Any:
 
 def _passing(name: str, target: Any) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
-        return _outward(target(*map(_inward, args), **{key: _inward(value) for key, value in options.items()}))
+        inner, named = map(_inward, args), {key: _inward(value) for key, value in options.items()}
+        try:
+            return _outward(target(*inner, **named))
+        except TileError:
+            raise
+        except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise OpArgumentError(
+                f"T.{name}: {reason}", remedy="its arguments go to TVM as they are; write it with names of the language"
+            ) from error
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = target.__doc__

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tile_core.errors.ops import OpArgumentError
 from tile_core.language._operands import attributes, emit, region
 
 __all__ = ["cummax", "cumsum"]
@@ -33,6 +34,8 @@ def cummax(
 def _scan(
     kind: str, what: str, src: Any, dst: Any, dim: int, reverse: bool, annotations: Mapping[str, Any] | None
 ) -> None:
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise OpArgumentError(f"{what}: dim={dim!r}", remedy="give an int known while tracing")
     emit(
         "tile.scan",
         {"src": region(src, f"{what}: src"), "dst": region(src if dst is None else dst, f"{what}: dst")},

@@ -6,6 +6,7 @@ from typing import Any
 
 from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.values import Expr, VarCell
+from tile_core.language._operands import is_positive_int
 from tile_core.language.allocate import alloc_var
 from tile_core.language.integer import ceildiv, floordiv, floormod
 from tile_core.language.math import max as maximum
@@ -121,7 +122,7 @@ class PersistentTileScheduler(BaseTileScheduler):
         name: str | None = None,
     ) -> None:
         for key, size in (("swizzle_size", swizzle_size), ("cluster_size", cluster_size)):
-            if size < 1:
+            if not is_positive_int(size):
                 raise OpArgumentError(f"PersistentTileScheduler: {key}={size}", remedy="give an int of at least 1")
         if stateful and num_workers is None:
             raise OpArgumentError(

@@ -29,7 +29,14 @@ def Ramp(base: Any, stride: Any, lanes: int, span: Any = None) -> Expr:
 
 
 def Shuffle(vectors: Sequence[Any], indices: Sequence[int], span: Any = None) -> Expr:
-    """A vector of chosen lanes of several vectors, counted through all of them."""
+    """A vector of chosen lanes of several vectors, counted through all of them.
+
+    Raises:
+        OpArgumentError: `vectors` or `indices` is no sequence.
+    """
+    for name, given in (("vectors", vectors), ("indices", indices)):
+        if not isinstance(given, list | tuple):
+            raise OpArgumentError(f"Shuffle: {name} is {given!r}", remedy="give a list")
     return Expr(tirx.Shuffle([unwrap(vector) for vector in vectors], [unwrap(index) for index in indices]))
 
 

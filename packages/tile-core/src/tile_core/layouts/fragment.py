@@ -15,7 +15,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from tile_core.errors import LayoutError
-from tile_core.layouts.layout import IndexFunction, arity, as_index
+from tile_core.layouts.layout import IndexFunction, arity, as_extents, as_index, require_function
 from tile_core.layouts.tabulate import Table, tabulate
 
 
@@ -44,6 +44,10 @@ class Fragment:
                 "a fragment takes either forward_fn or forward_thread_fn, not both and not neither",
                 remedy="give one of the two",
             )
+        rank = len(as_extents(shape))
+        for function in (forward_fn, forward_thread_fn, forward_index_fn):
+            if function is not None:
+                require_function(function, rank, rank + 1)
 
         def with_replica(function: IndexFunction, index: Sequence[Any], replica: Any) -> Any:
             return function(*index, replica) if arity(function) == len(index) + 1 else function(*index)
@@ -83,7 +87,7 @@ class Fragment:
         register: Callable[[Sequence[Any]], Any],
         replicate: int,
     ) -> None:
-        self.shape = tuple(int(extent) for extent in shape)
+        self.shape = as_extents(shape)
         self.replicate_size = int(replicate)
         self._indices = [tirx.Var(f"i{axis}", "int32") for axis in range(len(self.shape))]
         self._replica = tirx.Var("replica", "int32")

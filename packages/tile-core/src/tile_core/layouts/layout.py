@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ IndexFunction = Callable[..., Any]
 def index_map(shape: Sequence[int], function: IndexFunction) -> tirx.IndexMap:
     """Call `function` on fresh index variables and keep what it returns as an index map."""
     variables = [tirx.Var(f"i{axis}", "int32") for axis in range(len(shape))]
+    require_function(function, len(shape), len(shape))
     result = function(*variables)
     outputs = result if isinstance(result, list | tuple) else [result]
     return tirx.IndexMap(variables, [as_index(value) for value in outputs], None)
@@ -29,6 +31,29 @@ def as_index(value: Any) -> ir.Expr:
     """The TVM expression behind an index: a Python int, a TVM expression or a language value."""
     inner = getattr(value, "ir", value)
     return tirx.IntImm("int32", int(inner)) if isinstance(inner, int) else inner
+
+
+def as_extents(shape: Any) -> tuple[int, ...]:
+    """The extents of a layout. Raises LayoutError for what is no sequence of ints."""
+    try:
+        return tuple(int(extent) for extent in shape)
+    except (TypeError, ValueError):
+        raise LayoutError(f"the shape of a layout is {shape!r}", remedy="give a tuple of ints") from None
+
+
+def require_function(function: Any, *counts: int) -> None:
+    """Raise LayoutError unless `function` can be called with one of these numbers of arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise LayoutError(f"{function!r} is no index function", remedy="give a function of the indices") from None
+    for count in counts:
+        with contextlib.suppress(TypeError):
+            signature.bind(*range(count))
+            return
+    raise LayoutError(
+        f"the index function {signature} does not take {counts[0]} indices", remedy="give it one parameter an axis"
+    )
 
 
 def arity(function: IndexFunction) -> int:
@@ -48,7 +73,7 @@ class Layout:
     """
 
     def __init__(self, shape: Sequence[int], function: IndexFunction) -> None:
-        self.shape = tuple(int(extent) for extent in shape)
+        self.shape = as_extents(shape)
         self.map = index_map(self.shape, function)
 
     @classmethod

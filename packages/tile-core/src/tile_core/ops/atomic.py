@@ -48,7 +48,7 @@ KINDS: Mapping[str, str] = {"add": "add", "max": "maximum", "min": "minimum", "o
 def memory_order(name: str | None, allowed: tuple[str, ...], default: str = "relaxed") -> int:
     """The number of a memory order. Raises `MemoryOrderError`."""
     name = default if name is None else name
-    if name not in allowed:
+    if not isinstance(name, str) or name not in allowed:
         raise MemoryOrderError(f"memory order {name!r} is not allowed here", remedy=f"use one of {', '.join(allowed)}")
     return MEMORY_ORDERS.index(name)
 

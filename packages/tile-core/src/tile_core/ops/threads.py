@@ -95,20 +95,27 @@ def _check(_call: OpCall) -> None:
     """A barrier has no operands."""
 
 
+def _count(call: OpCall, name: str) -> int | None:
+    """An attribute that is a number known while tracing; `None` where it is left out."""
+    value = call.attrs.get(name)
+    found = value if value is None or isinstance(value, int) else getattr(value, "value", value)
+    if found is not None and not isinstance(found, int):
+        raise OpArgumentError(f"{name}={value}", remedy="give an int known while tracing")
+    return found
+
+
 def _check_named(call: OpCall) -> None:
-    number, count = call.attrs.get("barrier_id"), call.attrs.get("arrive_count")
-    if number is not None and not 0 <= int(number) < NAMED_BARRIERS:
+    number, count = _count(call, "barrier_id"), _count(call, "arrive_count")
+    if number is not None and not 0 <= number < NAMED_BARRIERS:
         raise OpArgumentError(
-            f"barrier_id={int(number)}", remedy=f"a block has the barriers 0 to {NAMED_BARRIERS - 1}; 0 is the block's"
+            f"barrier_id={number}", remedy=f"a block has the barriers 0 to {NAMED_BARRIERS - 1}; 0 is the block's"
         )
     if count is None:
         return
     if number is None:
-        raise OpArgumentError(f"arrive_count={int(count)} without barrier_id", remedy="name the barrier that counts")
-    if int(count) < 1:
-        raise OpArgumentError(
-            f"arrive_count={int(count)}", remedy="give how many threads arrive, those that wait included"
-        )
+        raise OpArgumentError(f"arrive_count={count} without barrier_id", remedy="name the barrier that counts")
+    if count < 1:
+        raise OpArgumentError(f"arrive_count={count}", remedy="give how many threads arrive, those that wait included")
 
 
 def _reference(_call: OpCall, _operands: Mapping[str, np.ndarray]) -> None:
