@@ -83,7 +83,7 @@ PROGRAMS = {
     ),
     "EmulatedAlignmentError": Program(
         inside(
-            "for i in T.Parallel(128):  # HERE\n    Y[i] = X[i]",
+            "for i in T.Parallel(128):\n    Y[i] = X[i]  # HERE",
             parameters='X: T.Tensor((128,), "float32"), Y: T.Tensor((128,), "float32")',
             then="run(kernel, misaligned)",
         ),

@@ -256,8 +256,9 @@ class VectorUnit:
             return at_once
         lane = tirx.Var("lane", "int32")
         single = self._move(moved, slot, lane + start if start else lane, 1)
-        singly = S.For(lane, int32(0), int32(moved.chunk), S.ForKind.UNROLLED, single)
-        return S.AttrStmt(int32(0), ALIGNED_MOVE, int32(1), S.IfThenElse(flag, at_once, singly))
+        singly = S.For(lane, int32(0), int32(moved.chunk), S.ForKind.UNROLLED, single, span=single.span)
+        span = at_once.span
+        return S.AttrStmt(int32(0), ALIGNED_MOVE, int32(1), S.IfThenElse(flag, at_once, singly, span), span)
 
     def _move(self, moved: _Moved, slot: ir.Expr, lane: ir.Expr, count: int) -> S.Stmt:
         """`count` elements from lane `lane` on."""
