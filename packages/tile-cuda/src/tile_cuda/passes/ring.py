@@ -26,9 +26,8 @@ from tile_cuda.matrix.wgmma import IN_FLIGHT
 from tile_cuda.passes.assign_roles import ARRIVALS
 from tile_cuda.passes.pipelines import NUM_STAGES, CopyGroup, Pipeline, Preload, statements_of
 from tile_cuda.passes.tensor_copies import TensorCopy, touched
-from tile_cuda.passes.turns import Turns, foreign
 
-WARP, WARPGROUP = 32, 128
+WARP = 32
 
 
 @dataclass(frozen=True)
@@ -169,16 +168,11 @@ class Consumer:
     product and nothing else touches its result, it even stays in flight when the next iteration begins.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, ring: Ring, thread: ir.Var, threads: int, overlaps: Callable[[S.Stmt], bool]
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, ring: Ring, thread: ir.Var, overlaps: Callable[[S.Stmt], bool]) -> None:
         self._pipeline, self._ring, self._thread, self._overlaps = pipeline, ring, thread, overlaps
         self._statements = statements_of(pipeline.loop)
         self._at = _position(pipeline, ring.counter)
         self._copied = {copy.target for copy in pipeline.copies}
-        products = [at for at, stmt in enumerate(self._statements) if overlaps(stmt)]
-        takes_turns = len(products) > 1 and threads == 2 * WARPGROUP and not pipeline.is_repeated
-        self._turns = Turns(thread, products[0], products[-1]) if takes_turns else None
 
     def loop(self) -> S.Stmt:
         """The loop, and what ends it."""
@@ -187,8 +181,6 @@ class Consumer:
         behind: list[S.Stmt] = []
         flights: list[_Flight] = []
         for position, stmt in enumerate(self._statements):
-            if self._turns is not None and position == self._turns.first:
-                stmts.append(self._turns.mine())
             stmts += [self._wait(number) for number, _group in self._groups("first", position)]
             if self._is_copy(stmt):
                 continue
@@ -203,18 +195,13 @@ class Consumer:
                     behind = self._settled(flight.result)
                 else:
                     flights.append(flight)
-                if self._turns is not None and position == self._turns.last:
-                    stmts.append(self._turns.yours())
                 continue
             stmts.append(self._staged(stmt, self._at.stage))
             stmts += self._read_by_all(groups)
         stmts += self._landed(flights, len(flights), len(self._statements))
         annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
         body = visit.sequence([*stmts, *self._at.tail], loop.body.span)
-        whole = [rebuild.loop(loop, body=body, annotations=annotations), *behind]
-        if self._turns is not None:
-            whole = [self._turns.begin(), *whole, self._turns.end()]
-        return visit.sequence(whole, loop.span)
+        return visit.sequence([rebuild.loop(loop, body=body, annotations=annotations), *behind], loop.span)
 
     def _needed(self, flights: list[_Flight], stmt: S.Stmt) -> int:
         """How many of the oldest flights `stmt` has to wait for."""
@@ -352,6 +339,11 @@ class Producer:
         for copy in group.copies:
             stmts += _loads(copy, self._ring.tiles[copy.target], [at.stage], self._maps[copy.target], full)
         return stmts
+
+
+def foreign(call: ir.Expr) -> S.Stmt:
+    """A statement that is already a thread's."""
+    return S.AttrStmt(int32(0), FOREIGN, int32(0), S.Evaluate(call))
 
 
 def _call(stmt: S.Stmt) -> OpCall:

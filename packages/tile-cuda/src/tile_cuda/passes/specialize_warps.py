@@ -52,11 +52,11 @@ from tile_cuda.passes.ring import (
     allocations,
     arrival_of,
     barrier_at,
+    foreign,
     preloader,
     ring_of,
 )
 from tile_cuda.passes.tensor_copies import TensorCopy, address, touched
-from tile_cuda.passes.turns import foreign
 
 OPTION = "tile.specialize_warps"
 WARP, WARPGROUP = 32, 128
@@ -189,7 +189,7 @@ class _Specializer:
         def loop(node: S.For, mutator: Any) -> S.Stmt:
             for pipeline, ring in zip(pipelines, staged, strict=True):
                 if node.same_as(pipeline.loop):
-                    return Consumer(pipeline, ring, thread, launch.threads[0], self._overlaps).loop()
+                    return Consumer(pipeline, ring, thread, self._overlaps).loop()
             return mutator.default_mutate(node)
 
         def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:
