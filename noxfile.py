@@ -236,3 +236,9 @@ def bench_emulator(session: nox.Session) -> None:
 def bench_cpu(session: nox.Session) -> None:
     """Measure the CPU backend against torch."""
     Environment(session).group("examples").run("benchmarks/cpu.py", *session.posargs)
+
+
+@nox.session(name="bench-gpu", default=False)
+def bench_gpu(session: nox.Session) -> None:
+    """Measure what is bound by memory on an NVIDIA GPU against torch, Inductor and Triton, which must be installed."""
+    Environment(session).group("examples").run("benchmarks/gpu.py", *session.posargs)
