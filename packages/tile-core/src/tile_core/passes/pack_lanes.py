@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
-from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.ops import tile_op
 from tile_core.passes.accesses import substitute, uses
 from tile_core.passes.base import PassContext

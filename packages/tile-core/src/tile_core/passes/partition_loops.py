@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
-from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ops.print import is_printed_once
 from tile_core.ops.threads import ATOMIC_UPDATES, exchanges, is_for_every_thread, tells_threads_apart
 from tile_core.passes import rebuild
@@ -42,6 +42,7 @@ from tile_core.passes.nests import (
 from tile_core.passes.plan_shared_memory import ALIGNMENT, OWN_PLACE, asynchronous, size_in_bytes
 from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_nests import emit_nest, emit_vectorized
+from tile_core.passes.thread_products import cleared
 from tile_core.passes.thread_reducers import reducer_statement
 from tile_core.passes.thread_reductions import emit_reduction
 from tile_core.passes.thread_scans import emit_scan
@@ -113,12 +114,14 @@ def _own_place(workspace: ir.Var) -> dict[str, int]:
 
 
 def _with_flags(scope: ThreadScope, seq: S.Stmt) -> S.Stmt:
-    """The statements with the alignment of each view behind its declaration."""
+    """The statements with the alignment of each view, and the zeros of ragged arrays, behind their declarations."""
     stmts: list[S.Stmt] = []
     for stmt in seq.seq if isinstance(seq, S.SeqStmt) else [seq]:
         stmts.append(stmt)
         if isinstance(stmt, S.DeclBuffer):
             stmts += scope.alignment_binds({stmt.buffer})
+        elif isinstance(stmt, S.AllocBuffer) and stmt.buffer in scope.ragged:
+            stmts.append(cleared(stmt.buffer))
     return visit.sequence(stmts, seq.span)
 
 

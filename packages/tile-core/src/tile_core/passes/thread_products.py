@@ -3,7 +3,7 @@
 A thread reads the part of B that its columns need, then row by row the part of A, and adds all their products to its
 registers: each element is read once and serves a whole row or column of the piece. What lies side by side in memory,
 along K or along the columns, is read as vectors. Elements beyond the tile are read as zeros, so the products need no
-guards.
+guards; the sums beyond it begin as zeros too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
-from tvm.sym import Analyzer
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ops.build import number
 from tile_core.passes.accesses import Access, aligned_width, lane_stride, substitute, uses
 from tile_core.passes.infer_layouts import NestPlan
@@ -110,16 +110,20 @@ class _Operand:
         indices[axis] = _ramp(self._analyzer.simplify(indices[axis]), width)
         return S.BufferStore(array, tirx.BufferLoad(self._tile(self._load.source), indices), [_ramp(place, width)])
 
-    def clear(self, array: ir.Var, place: ir.Expr, width: int) -> S.Stmt:
-        """Zeros in place of elements."""
-        lane = tirx.Var("lane", "int32")
-        zero = number(0, as_dtype(str(array.dtype)))
-        store = S.BufferStore(array, zero, [place + lane])
-        return S.For(lane, int32(0), int32(width), S.ForKind.UNROLLED, store)
-
     def value(self, array: ir.Var, place: ir.Expr) -> ir.Expr:
         """The operand's value of an element in the array."""
         return visit.mutate(self.expr, (ir.TensorLoad, lambda _node, _mutator: tirx.BufferLoad(array, [place])))
+
+
+def cleared(array: ir.Var) -> S.Stmt:
+    """Zeros in every element of an array of registers."""
+    return _zeros(array, int32(0), int(array.shape[0].value))
+
+
+def _zeros(array: ir.Var, place: ir.Expr, width: int) -> S.Stmt:
+    lane = tirx.Var("lane", "int32")
+    store = S.BufferStore(array, number(0, as_dtype(str(array.dtype))), [place + lane])
+    return S.For(lane, int32(0), int32(width), S.ForKind.UNROLLED, store)
 
 
 def _ramp(index: ir.Expr, width: int) -> ir.Expr:
@@ -149,7 +153,9 @@ class _Product:
         count, (rows, columns) = self._step.count, self._mapping.steps
         right, left = self._right.array(count * columns * self._lanes), self._left.array(count)
         read_columns, place = self._read_columns(right, columns)
-        row_guards, _column_guards, both = self._guards()
+        row_guards, column_guards, both = self._guards()
+        if row_guards or column_guards:
+            self._scope.ragged.add(self._scope.registers[self._step.sums.source].array)
         body = visit.sequence([self._read_row(left, row_guards), self._add(left, right, columns, place)], self._span)
         parts: list[S.Stmt] = [
             S.AllocBuffer(right),
@@ -191,9 +197,7 @@ class _Product:
         moving, base = (self._step.k, k) if along > 1 else (self._column, start + lane)
         values = {self._column: start + lane, self._step.k: k, moving: base}
         read = self._right.read(array, place(k, step, lane), values, moving, width)
-        read = self._or_zero(
-            read, self._column_guards(start, lane, across), self._right, array, place(k, step, lane), width
-        )
+        read = self._or_zero(read, self._column_guards(start, lane, across), array, place(k, step, lane), width)
         read = self._unrolled(first, lanes // across, read)
         read = self._unrolled(step, columns, read)
         return [self._unrolled(second, count // along, read)], place
@@ -215,15 +219,13 @@ class _Product:
         at = k * width if width > 1 else k
         values = {self._row: self._index[0], self._step.k: at}
         read = self._left.read(array, at, values, self._step.k, width)
-        read = self._or_zero(read, guards, self._left, array, at, width)
+        read = self._or_zero(read, guards, array, at, width)
         return self._unrolled(k, count // width, read)
 
-    def _or_zero(
-        self, read: S.Stmt, guards: list[ir.Expr], operand: _Operand, array: ir.Var, place: ir.Expr, width: int
-    ) -> S.Stmt:
+    def _or_zero(self, read: S.Stmt, guards: list[ir.Expr], array: ir.Var, place: ir.Expr, width: int) -> S.Stmt:
         if not guards:
             return read
-        return S.IfThenElse(conjunction(guards), read, operand.clear(array, place, width), self._span)
+        return S.IfThenElse(conjunction(guards), read, _zeros(array, place, width), self._span)
 
     def _add(self, left: ir.Var, right: ir.Var, columns: int, place: Callable[..., Any]) -> S.Stmt:
         """All products of a row."""

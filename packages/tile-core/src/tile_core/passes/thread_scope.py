@@ -92,7 +92,7 @@ class ThreadScope:
 
     `tiles`: shared tiles that matrix instructions read, and how they lie in memory; `asynchronous`: shared tiles whose
     readers and writers wait for each other by barriers of their own; `known_aligned`: tensors whose start the host has
-    found to be aligned for vectors.
+    found to be aligned for vectors. `ragged`: arrays of registers whose elements beyond the tile are computed with.
     """
 
     plan: Plan
@@ -105,6 +105,7 @@ class ThreadScope:
     shared: dict[ir.Var, ir.Var] = field(default_factory=dict)
     aligned: dict[ir.Var, ir.Var] = field(default_factory=dict)
     workspaces: list[ir.Var] = field(default_factory=list)
+    ragged: set[ir.Var] = field(default_factory=set)
     tiles: dict[ir.Var, SwizzledTile] = field(default_factory=dict)
     asynchronous: frozenset[ir.Var] = frozenset()
     known_aligned: frozenset[ir.Var] = frozenset()
