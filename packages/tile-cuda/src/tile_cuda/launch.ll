@@ -176,6 +176,7 @@ leave:
 }
 
 define internal i32 @describe(ptr %record, ptr %map, ptr %words, ptr %name) {
+entry:
   %address_at = getelementptr i64, ptr %words, i32 0
   %address = load ptr, ptr %address_at
   %extents = getelementptr i64, ptr %words, i32 1
@@ -194,7 +195,14 @@ define internal i32 @describe(ptr %record, ptr %map, ptr %words, ptr %name) {
   %fill = load i32, ptr %fill_at
   %encode_at = getelementptr %record, ptr %record, i32 0, i32 8
   %encode = load ptr, ptr %encode_at
-  %status = call i32 %encode(ptr %map, i32 %type, i32 %rank, ptr %address, ptr %extents, ptr %strides, ptr %box, ptr %steps, i32 0, i32 %swizzle, i32 %promotion, i32 %fill)
+  %absent = icmp eq ptr %encode, null
+  br i1 %absent, label %judge, label %make
+make:
+  %made = call i32 %encode(ptr %map, i32 %type, i32 %rank, ptr %address, ptr %extents, ptr %strides, ptr %box, ptr %steps, i32 0, i32 %swizzle, i32 %promotion, i32 %fill)
+  br label %judge
+judge:
+  ; CUDA_ERROR_NOT_SUPPORTED where the driver is older than tensor maps.
+  %status = phi i32 [ 801, %entry ], [ %made, %make ]
   %refused = icmp ne i32 %status, 0
   br i1 %refused, label %keep, label %leave
 keep:
