@@ -15,7 +15,7 @@ import torch
 
 import tile_core as tl
 import tile_core.language as T
-from tile_core.errors import SettingError
+from tile_core.errors import SettingError, UnsupportedOnTargetError
 from tile_core.settings import settings
 from tile_cpu import runtime
 
@@ -238,3 +238,19 @@ def test_the_setting_of_torch_counts() -> None:
 
 def test_every_core_counts() -> None:
     assert runtime.available_cores() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("name", ["fabsf", "no_such_function_at_all"])
+def test_a_function_of_the_author_must_be_in_the_process(name: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            A[0] = T.call_pure_extern("float32", name, A[1])
+
+    a = torch.tensor([0.0, -2.5, 0.0, 0.0])
+    if name == "fabsf":
+        tl.compile(kernel, target="cpu")(a)
+        assert a[0] == 2.5
+        return
+    with pytest.raises(UnsupportedOnTargetError, match=name):
+        tl.compile(kernel, target="cpu")(a)

@@ -20,8 +20,10 @@ from tvm.tirx import transform
 
 from tile_core.errors.base import TileError
 from tile_core.errors.passes import CodegenError
+from tile_core.ir import visit
 from tile_core.jit.artifact import Artifact
 from tile_core.jit.host import packed_entry
+from tile_core.ops.threads import EXTERN_CALLS, called
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
 from tile_cpu.passes.fold_zero_bits import FoldZeroBits
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 KERNEL_OBJECT = "kernel.o"
 Step = Callable[[Any], Any]
 POOL_OBJECT = "pool.o"
+EXTERNS = "externs"
+"""The functions that the author calls by name, in the report."""
 
 
 def _each(step: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Step:
@@ -93,8 +97,13 @@ def compile_program(program: tirx.PrimFunc, request: CompileRequest) -> Artifact
     return Artifact(
         files={KERNEL_OBJECT: object_bytes(module), POOL_OBJECT: pool_object(request.target)},
         kernel_source=lowered.script(),
-        report={**_json(report), "symbol": str(lowered.attrs["global_symbol"])},
+        report={**_json(report), "symbol": str(lowered.attrs["global_symbol"]), EXTERNS: _externs(program)},
     )
+
+
+def _externs(program: tirx.PrimFunc) -> list[str]:
+    calls = (call for call in visit.collect(program.body, ir.Call) if called(call) in EXTERN_CALLS)
+    return sorted({str(call.args[0].value) for call in calls})
 
 
 def build_module(lowered: tirx.PrimFunc, request: CompileRequest) -> Any:

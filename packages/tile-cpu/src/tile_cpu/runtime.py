@@ -19,13 +19,13 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_core.errors import NoDeviceError
+from tile_core.errors import NoDeviceError, UnsupportedOnTargetError
 from tile_core.settings import settings
-from tile_cpu.compiler import KERNEL_OBJECT, POOL_OBJECT
+from tile_cpu.compiler import EXTERNS, KERNEL_OBJECT, POOL_OBJECT
 from tile_cpu.passes.lower_intrinsics import PRINT
 from tile_cpu.split_host import SET_POOL
 from tile_cpu.target import missing_here
@@ -62,15 +62,28 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
 
     Raises:
         SettingError: `TILE_NUM_THREADS` is not a whole number of at least 1.
+        UnsupportedOnTargetError: the kernel calls a function that this process does not have.
     """
     if missing := missing_here(request.target):
         return _absent(missing)
+    _require_functions(artifact.report.get(EXTERNS, ()))
     _register_print()
     module = _linked(artifact.files[KERNEL_OBJECT])
     pool = _pool(artifact.files[POOL_OBJECT])
     module[SET_POOL](ctypes.c_void_p(ctypes.addressof(pool)))
     entry: Callable[..., None] = module[artifact.report["symbol"]]
     return entry
+
+
+def _require_functions(names: Sequence[str]) -> None:
+    """Refuse functions of the author that no loaded library defines: the loader would only say that it failed."""
+    process = ctypes.CDLL(None)
+    missing = [name for name in names if not hasattr(process, name)]
+    if missing:
+        raise UnsupportedOnTargetError(
+            f"no library of this process defines {', '.join(missing)}, which the kernel calls",
+            remedy="load it before: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)",
+        )
 
 
 def _linked(image: bytes, **options: bool) -> Any:

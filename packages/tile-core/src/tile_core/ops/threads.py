@@ -52,6 +52,8 @@ WARP_WIDE = frozenset(
 NEEDS_THREADS = BLOCK_WIDE | WARP_WIDE
 ATOMIC_UPDATES = frozenset({"tile.atomic_rmw"})
 """Operations on memory whose result depends on who came before."""
+EXTERN_CALLS = frozenset({"tirx.call_extern", "tirx.call_pure_extern"})
+"""Calls of functions that the compiler does not know."""
 THREAD_PREFIX = "tile.thread."
 NAMED_BARRIERS = 16
 """Numbers of barriers that a block has; 0 is the barrier of all threads."""
@@ -80,7 +82,7 @@ def tells_threads_apart(launch: Launch) -> bool:
 def is_for_every_thread(stmt: S.Stmt) -> bool:
     """Whether a statement is one that every thread carries out, even though no thread index stands in it."""
     name = called(stmt)
-    return name.startswith(THREAD_PREFIX) or name in ("tirx.call_extern", "tirx.call_pure_extern")
+    return name.startswith(THREAD_PREFIX) or name in EXTERN_CALLS
 
 
 def thread_call(call: OpCall, name: str | None = None) -> S.Stmt:
