@@ -13,7 +13,7 @@ import pytest
 
 from tile_core.plugins.manager import backends, detection
 from tile_core.plugins.manifest import Priority
-from tile_core.testing.fuzz import Campaign, Judge, Source, conformance_sources, mutated
+from tile_core.testing.fuzz import Campaign, Judge, Source, conformance_sources, mutated, page_sources
 from tile_core.testing.fuzz.shrink import shrunk
 
 SEED = int(os.environ.get("TILE_FUZZ_SEED", "0"))
@@ -137,3 +137,11 @@ def test_a_failure_of_the_fuzzer_itself_is_told(target):
     outcome = Campaign((source,), Broken(target), workers=1).alone(source, "x = 1")
     assert outcome.kind == "crash"
     assert "what the fuzzer did not expect" in outcome.detail
+
+
+def test_pages_without_kernels_have_nothing_to_mutate(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"```python\nx = 1\n```\n\n```python\n{HEAD}```\n\n```python\ny = 2\n```\n")
+    sources = list(page_sources(page))
+    assert [source.name for source in sources] == ["page.md:1", "page.md:2"]
+    assert all(mutated(source.text, random.Random(seed)) for source in sources for seed in range(5))

@@ -38,3 +38,13 @@ def test_names_are_unique_within_nested_scopes_and_free_after_them() -> None:
 def test_a_numbered_name_of_the_author_is_not_taken_twice() -> None:
     names = Names(frozenset())
     assert [names.declare(n, hint) for n, hint in enumerate(("x_1", "x", "x"))] == ["x_1", "x", "x_2"]
+
+
+def test_a_variable_declared_again_has_its_first_name_back_behind_the_block() -> None:
+    names, var = Names(frozenset()), object()
+    assert names.declare(var, "n") == "n"
+    with names.scope():
+        assert names.declare(var, "n") == "n_1"
+        assert names.declare(var, "n") == "n_2"
+        assert names.get(var) == "n_2"
+    assert names.get(var) == "n"

@@ -32,19 +32,21 @@ class Names:
     def __init__(self, reserved: frozenset[str]) -> None:
         self._reserved = reserved
         self._names: dict[Any, str] = {}
-        self._scopes: list[list[Any]] = [[]]
+        self._scopes: list[list[tuple[Any, str | None]]] = [[]]
         self._taken: set[str] = set()
         self._used: set[str] = set()
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A block: what is declared in it is forgotten at its end."""
+        """A block: what is declared in it is forgotten at its end, and what it hid has its name back."""
         self._scopes.append([])
         try:
             yield
         finally:
-            for var in self._scopes.pop():
+            for var, before in reversed(self._scopes.pop()):
                 self._taken.discard(self._names.pop(var))
+                if before is not None:
+                    self._names[var] = before
 
     def declare(self, var: Any, hint: str) -> str:
         """A fresh name for `var` in the current scope."""
@@ -54,8 +56,8 @@ class Names:
             suffix += 1
             name = f"{base}_{suffix}"
         self._taken.add(name)
+        self._scopes[-1].append((var, self._names.get(var)))
         self._names[var] = name
-        self._scopes[-1].append(var)
         return name
 
     def get(self, var: Any) -> str | None:

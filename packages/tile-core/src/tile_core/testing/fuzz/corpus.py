@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tile_core.testing.fuzz.mutate import places
 from tile_core.testing.program import Program
 from tile_core.testing.programs import PROGRAMS
 
@@ -57,12 +58,16 @@ def _is_needed(stmt: ast.stmt, entry: str) -> bool:
 
 
 def page_sources(path: Path) -> Iterator[Source]:
-    """The code blocks of a Markdown page, each behind the imports and functions of the blocks before it."""
+    """The code blocks of a Markdown page, each behind the imports and functions of the blocks before it.
+
+    Where no kernel is among them there is nothing to mutate.
+    """
     before: list[ast.stmt] = []
     for number, match in enumerate(_BLOCK.finditer(path.read_text(encoding="utf-8"))):
         block = _Retarget().visit(ast.parse(match[1]))
-        if any(not isinstance(stmt, ast.Import | ast.ImportFrom) for stmt in block.body):
-            yield Source(f"{path.name}:{number}", ast.unparse(ast.Module([*before, *block.body], [])))
+        module = ast.Module([*before, *block.body], [])
+        if places(module).blocks:
+            yield Source(f"{path.name}:{number}", ast.unparse(module))
         before += [
             stmt for stmt in block.body if isinstance(stmt, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.Assign)
         ]
