@@ -216,13 +216,15 @@ def _marked(guards: list[ir.Expr]) -> ir.Expr:
 
 
 def _less(index: ir.Expr, extent: ir.Expr) -> ir.Expr:
-    """`index < extent` in the wider of both types."""
-    bits = max(index.ty.dtype.bits, extent.ty.dtype.bits)
-    return E.LT(_widened(index, bits), _widened(extent, bits))
+    """`index < extent` in the wider of both types; extents are never negative, so an unsigned index stays unsigned."""
+    own = int(index.ty.dtype.bits)
+    bits = max(own, int(extent.ty.dtype.bits))
+    kind = "uint" if str(index.ty.dtype).startswith("uint") and own == bits else "int"
+    return E.LT(_as(index, f"{kind}{bits}"), _as(extent, f"{kind}{bits}"))
 
 
-def _widened(expr: ir.Expr, bits: int) -> ir.Expr:
-    return expr if expr.ty.dtype.bits == bits else expr.astype(f"int{bits}")
+def _as(expr: ir.Expr, dtype: str) -> ir.Expr:
+    return expr if str(expr.ty.dtype) == dtype else expr.astype(dtype)
 
 
 def _like(expr: ir.Expr, value: int) -> ir.Expr:

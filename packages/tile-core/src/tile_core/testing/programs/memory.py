@@ -534,3 +534,18 @@ def elements_beyond_the_range_of_int32(run: Run) -> None:
     a[at : at + 17] = torch.arange(100, 117, dtype=torch.uint8)
     run(kernel, a, b, at)
     run.equal(b, [*range(100, 116)] * 3)
+
+
+@TABLE()
+def unsigned_indices_are_guarded(run: Run) -> None:
+    for dtype in ("uint8", "uint32", "uint64"):
+
+        @T.prim_func
+        def kernel(At: T.Tensor((6,), T.int32), X: T.Tensor((4,), T.float32), Y: T.Tensor((6,), T.float32)):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(6):
+                    Y[i] = X[T.cast(At[i], dtype)]
+
+        at, x, y = run.tensor([3, 0, 4, 200, 1, 5], "int32"), run.randn(4), run.empty(6)
+        run(kernel, at, x, y)
+        run.equal(y, torch.cat([x, torch.zeros(1, device=run.device)])[[3, 0, 4, 4, 1, 4]])
