@@ -195,3 +195,97 @@ def test_compiles_for(arch: str) -> None:
     source = tl.compile(dynamic(), target={"kind": "cuda", "arch": arch}).get_kernel_source()
     assert ("tma_load" in source) == (arch != "sm_80")
     assert ("wgmma" in source) == (arch == "sm_90")
+
+
+def test_a_ticket_is_drawn_once() -> None:
+    """A block's atomic is not repeated by the thread that copies."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((256, K), "float16"),
+        B: T.Tensor((K, 64), "float16"),
+        Q: T.Tensor((1,), "int32"),
+        C: T.Tensor((256, 64), "float32"),
+    ):
+        with T.Kernel(4, threads=128):
+            a = T.alloc_shared((64, BK), "float16")
+            b = T.alloc_shared((BK, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            x = T.atomic_add(Q[0], 1, return_prev=True)
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[x * 64, k * BK], a)
+                T.copy(B[k * BK, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[x * 64, 0])
+
+    a, b = halves((256, K), (K, 64))
+    c = poisoned(256, 64)
+    assert run(program, a, b, torch.zeros(1, dtype=torch.int32), c) == 0
+    close(c, a.float() @ b.float())
+
+
+def test_a_tensor_that_is_written_by_another_name_is_not_read_ahead() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            flat = T.reshape(A, (64 * 256,))
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+                for i, j in T.Parallel(64, 64):
+                    if k < 3:
+                        flat[i * 256 + (k + 1) * 64 + j] = T.float16(1)
+            T.copy(c, C)
+
+    a, b = halves((64, 256), (256, 64))
+    c, seen = poisoned(64, 64), a.clone()
+    seen[:, 64:] = 1
+    run(program, a, b, c)
+    close(c, seen.float() @ b.float())
+
+
+@pytest.mark.parametrize("how", ["name", "condition", "bound"])
+def test_a_result_that_is_read_again(how: str) -> None:
+    """A result that a name, a condition or a bound reads is in memory by then."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, K), "float16"),
+        B: T.Tensor((K, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+        D: T.Tensor((128,), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, BK), "float16")
+            b = T.alloc_shared((BK, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * BK], a)
+                T.copy(B[k * BK, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+            if how == "name":
+                x = C[63, 63]
+                for i in T.Parallel(128):
+                    D[i] = x
+            elif how == "condition":
+                if C[63, 63] > 0.0:
+                    T.fill(D, 128.0)
+                else:
+                    T.fill(D, 1.0)
+            else:
+                for _turn in T.serial(T.cast(C[63, 63], "int32")):
+                    for i in T.Parallel(128):
+                        D[i] = D[i] + 1.0
+
+    a, b = torch.ones(64, K).half(), torch.ones(K, 64).half()
+    c, d = torch.zeros(64, 64), torch.zeros(128)
+    run(program, a, b, c, d)
+    close(d, torch.full((128,), 128.0))

@@ -14,12 +14,16 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
-from tile_core.ir.views import viewed
+from tile_core.ir.views import view_roots, viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
 
 NUM_STAGES = "tile.num_stages"
+STAGE_BYTES = 128
+"""What a box begins at in shared memory: PTX ISA, "cp.async.bulk.tensor"."""
+STAGED = frozenset({"tile.copy", "tile.gemm", "tile.atomic", "tile.print"})
+"""Ops whose operands may have a leading axis of 1, the stage; others number their axes."""
 PLAIN = frozenset(
     f"tile.{name}"
     for name in (
@@ -116,7 +120,7 @@ def _names_a_barrier(call: ir.Call) -> bool:
 
 
 def written(launch: launch_ir.Launch) -> frozenset[ir.Var]:
-    """Every buffer that a launch may write: by stores, by ops, or behind an address."""
+    """Every buffer that a launch may write: by stores, by ops, behind an address, or by another name."""
     from tile_core.ops import OPS
 
     found = {store.buffer for store in visit.collect(launch.body, S.BufferStore)}
@@ -127,7 +131,8 @@ def written(launch: launch_ir.Launch) -> frozenset[ir.Var]:
         elif name in OPS:
             operands = zip(OPS[name].operands, call.args, strict=True)
             found |= {buffer for operand, value in operands if "w" in operand.access for buffer in _buffers(value)}
-    return frozenset(found)
+    roots = view_roots(launch.body)
+    return frozenset(found | {roots[buffer] for buffer in found if buffer in roots})
 
 
 def find_preloads(
@@ -143,7 +148,7 @@ def find_preloads(
             continue
         copy = replace(copy, tile=tiles.get(copy.target))
         others = [at for at in range(len(statements)) if at != position and copy.target in touched(statements[at])]
-        if others and others[0] > position and fits(copy) and not _is_written(copy, statements, others):
+        if others and others[0] > position and fits(copy) and _is_only_read(copy, statements, others):
             found.append(Preload(stmt, copy))
     return found
 
@@ -169,7 +174,9 @@ def _pipeline(
             continue
         readers = [at for at, used in enumerate(uses) if copy.target in used and at != position]
         copy = replace(copy, tile=tiles.get(copy.target))
-        if not readers or readers[0] < position or not fits(copy) or _is_written(copy, statements, readers):
+        if not readers or readers[0] < position or not fits(copy) or not _is_only_read(copy, statements, readers):
+            continue
+        if int(loop.annotations[NUM_STAGES]) > 1 and copy.bytes % STAGE_BYTES:
             continue
         groups.setdefault((readers[0], readers[-1]), []).append(copy)
     if not groups or any(isinstance(node, S.While) for node in visit.statements(loop.body)):
@@ -184,28 +191,32 @@ def _touched_outside(body: S.Stmt, loop: S.For) -> frozenset[ir.Var]:
     inner = visit.children(body)
     if not inner:
         return touched(body)
-    return frozenset().union(*(_touched_outside(child, loop) for child in inner))
+    heads = [touched(getattr(body, name)) for name in ("min", "extent", "condition") if hasattr(body, name)]
+    return frozenset().union(*heads, *(_touched_outside(child, loop) for child in inner))
 
 
-def _is_written(copy: TensorCopy, statements: list[S.Stmt], readers: list[int]) -> bool:
-    """Whether a reader may write the tile: a store, an operand that is written, or an address taken."""
+def _is_only_read(copy: TensorCopy, statements: list[S.Stmt], readers: list[int]) -> bool:
+    """Whether the readers leave the tile as it is, and take it as one stage of a ring."""
+    return not any(_may_change(copy.target, statements[at]) for at in readers)
+
+
+def _may_change(tile: ir.Var, statement: S.Stmt) -> bool:
+    """A store, an address taken, an operand that is written, an op that numbers the tile's axes."""
     from tile_core.ops import OPS
 
-    for at in readers:
-        for store in visit.collect(statements[at], S.BufferStore):
-            if store.buffer.same_as(copy.target):
-                return True
-        if any(copy.target in _buffers(address) for address in _addresses(statements[at])):
+    stores = visit.collect(statement, S.BufferStore)
+    addresses = (_buffers(address) for address in _addresses(statement))
+    if any(store.buffer.same_as(tile) for store in stores) or any(tile in buffers for buffers in addresses):
+        return True
+    for stmt in visit.collect(statement, S.Evaluate):
+        if tile not in touched(stmt):
+            continue
+        if op_name(stmt) not in STAGED:
             return True
-        for stmt in visit.collect(statements[at], S.Evaluate):
-            if copy.target not in touched(stmt):
-                continue
-            if op_name(stmt) not in OPS:
-                return True
-            call = view(stmt, OPS)
-            for operand in call.op.operands:
-                if "w" in operand.access and copy.target in _buffers(call.args[operand.name]):
-                    return True
+        call = view(stmt, OPS)
+        written_operands = (call.args[operand.name] for operand in call.op.operands if "w" in operand.access)
+        if any(tile in _buffers(operand) for operand in written_operands):
+            return True
     return False
 
 

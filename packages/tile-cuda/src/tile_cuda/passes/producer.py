@@ -96,12 +96,20 @@ def _variables(expr: ir.Expr) -> list[ir.Var]:
 
 
 def _reads_memory(program: S.Stmt, own: frozenset[ir.Var]) -> bool:
-    """Whether any name, bound, condition or index is a load; addresses and the thread's own counters are none."""
+    """Whether any name, bound, condition or index is a load or does something; the thread's own counters are none."""
     for stmt in visit.statements(program):
         exprs = [stmt.value] if isinstance(stmt, S.Bind) else _expressions(stmt)
         if any(_loads(expr, own) for expr in exprs):
             return True
+        if not isinstance(stmt, S.Evaluate) and any(_does_something(expr) for expr in exprs):
+            return True
     return False
+
+
+def _does_something(expr: ir.Expr) -> bool:
+    """Whether a value is computed by an op of the language or from an address: it may have an effect, made once."""
+    names = [str(call.op.name) for call in visit.collect(expr, ir.Call) if isinstance(call.op, ir.Op)]
+    return any(name.startswith(("tile.", "tirx.call_")) or name == "tirx.address_of" for name in names)
 
 
 def _loads(expr: ir.Expr, own: frozenset[ir.Var]) -> bool:

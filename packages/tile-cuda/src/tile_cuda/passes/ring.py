@@ -262,10 +262,14 @@ class Consumer:
         loop = self._pipeline.loop
         found: list[S.Stmt] = [S.AttrStmt(result, SETTLE, int32(0), visit.sequence([]), loop.span)]
         if self._pipeline.is_repeated:
-            count = tirx.BufferLoad(self._ring.counter, [int32(0)])
-            last = tirx.floormod(count - 1, int32(self._pipeline.stages))
-            found.append(S.IfThenElse(E.GT(loop.extent, E.IntImm(loop.extent.ty, 0)), self._release(0, last), None))
-        return found
+            done = tirx.BufferLoad(self._ring.counter, [int32(0)])
+            last = tirx.floormod(done - 1, int32(self._pipeline.stages))
+            found.append(self._release(0, last))
+        count = regions.constant(loop.extent)
+        if count is not None:
+            return found if count > 0 else []
+        runs = E.GT(loop.extent, E.IntImm(loop.extent.ty, 0))
+        return [S.IfThenElse(runs, visit.sequence(found), None, loop.span)]
 
     def _groups(self, end: str, position: int) -> list[tuple[int, CopyGroup]]:
         return [

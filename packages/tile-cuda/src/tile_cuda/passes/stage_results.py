@@ -62,7 +62,9 @@ class _Stager:
         views = visit.collect(launch.body, S.DeclBuffer)
         self._elsewhere = frozenset(declared.buffer for declared in views).union(*map(viewed, views))
         self._multiplier = Multiplier(units, prod(launch.threads), context.capabilities)
+        self._once = {buffer for buffer, kind in asynchronous(launch.body).items() if kind == ONCE}
         self._room = self._free_bytes()
+        self._is_behind = True
         self._depth = 0
         self._maps: list[S.Stmt] = []
 
@@ -90,22 +92,33 @@ class _Stager:
         def attribute(stmt: S.AttrStmt, mutator: Any) -> S.Stmt:
             return stmt if is_foreign(stmt) else mutator.default_mutate(stmt)
 
-        body = visit.mutate(self._launch.body, (S.Evaluate, evaluate), (S.For, loop), (S.AttrStmt, attribute))
+        parts = list(self._launch.body.seq) if isinstance(self._launch.body, S.SeqStmt) else [self._launch.body]
+        behind = max((at + 1 for at, part in enumerate(parts) if self._uses_a_ring(part)), default=0)
+        staged = []
+        for at, part in enumerate(parts):
+            self._is_behind = at >= behind
+            staged.append(visit.mutate(part, (S.Evaluate, evaluate), (S.For, loop), (S.AttrStmt, attribute)))
+        body = visit.sequence(staged, self._launch.body.span)
         return visit.sequence([*self._maps, replace(self._launch, body=body).to_stmt()], self._launch.span)
 
     def _calls(self, name: str) -> Iterator[OpCall]:
         return (_view(stmt) for stmt in visit.collect(self._launch.body, S.Evaluate) if op_name(stmt) == name)
 
+    def _uses_a_ring(self, stmt: S.Stmt) -> bool:
+        """Whether tiles that are free once the block has read them are read here."""
+        return not isinstance(stmt, S.AllocBuffer) and not is_foreign(stmt) and bool(touched(stmt) & self._once)
+
     def _free_bytes(self) -> int:
-        """Shared memory that nothing else may need at the end; rings that are filled once are free by then."""
-        once = {buffer for buffer, kind in asynchronous(self._launch.body).items() if kind == ONCE}
+        """Shared memory that nothing else may need at the end of the kernel, when rings are free."""
         tiles = (alloc.buffer for alloc in visit.collect(self._launch.body, S.AllocBuffer))
-        used = sum(
-            size_in_bytes(tile) + ALIGNMENT
-            for tile in tiles
-            if regions.scope(tile) in regions.SHARED and tile not in once
-        )
+        shared = [tile for tile in tiles if regions.scope(tile) in regions.SHARED and tile not in self._once]
+        used = sum(size_in_bytes(tile) + ALIGNMENT for tile in shared)
         return int(self._context.capabilities.shared_bytes or 0) - used
+
+    def _room_here(self) -> int:
+        """The same where the program stands: rings are in use until the last loop that reads them is done."""
+        rings = 0 if self._is_behind else sum(size_in_bytes(tile) + ALIGNMENT for tile in self._once)
+        return self._room - rings
 
     def _copy(self, call: OpCall, held: set[ir.Var]) -> S.Stmt | None:
         src, dst = call.region("src"), call.region("dst")
@@ -122,7 +135,7 @@ class _Stager:
                 return _by_instructions(call)
             return None
         size = rows * columns * tile.itemsize
-        if regions.scope(dst.source) != regions.GLOBAL or size > self._room:
+        if regions.scope(dst.source) != regions.GLOBAL or size > self._room_here():
             return None
         buffer = tirx.decl_buffer(
             (rows, columns),
@@ -144,7 +157,10 @@ class _Stager:
         )
 
     def _leave(self, call: OpCall, tile: SwizzledTile) -> list[S.Stmt]:
-        """From the tile to the tensor: by the copy engine where the tensor is known to suit it, else by all threads."""
+        """From the tile to the tensor: by the copy engine where the tensor is known to suit it, else by all threads.
+
+        A copy that a loop repeats waits until it has written: nothing orders it with the next.
+        """
         copy = self._boxed(call, tile)
         if copy is None:
             return [call.to_stmt()]
@@ -154,7 +170,7 @@ class _Stager:
         for strip in range(tile.strips):
             place = tirx.address_of(tirx.BufferLoad(copy.target, [int32(0), int32(strip * tile.strip)]))
             stores.append(S.Evaluate(tma_store(tensor, place, *copy.coordinates(strip)), call.span))
-        stores += [S.Evaluate(tma_store_commit()), S.Evaluate(tma_store_wait(0, read=True))]
+        stores += [S.Evaluate(tma_store_commit()), S.Evaluate(tma_store_wait(0, read=not self._depth))]
         first = E.EQ(self._launch.thread_vars[0], int32(0))
         parts = [S.Evaluate(fence_async()), barrier(call.span), S.IfThenElse(first, visit.sequence(stores), None)]
         if self._depth:
@@ -167,9 +183,11 @@ class _Stager:
         copy = boxed_store(call, tile)
         if copy is None or copy.tensor not in {mark.node for mark in marks}:
             return None
-        uses = [stmt for stmt in visit.collect(self._launch.body, S.Evaluate) if copy.tensor in touched(stmt)]
-        others = [stmt for stmt in visit.collect(self._launch.body, S.BufferStore) if copy.tensor in touched(stmt)]
-        return copy if len(uses) == 1 and not others else None
+        body, tensor = self._launch.body, copy.tensor
+        regions_of_it = [region for region in visit.collect(body, ir.TensorRegion) if region.source.same_as(tensor)]
+        loads = any(load.source.same_as(tensor) for load in visit.collect(body, ir.TensorLoad))
+        stores = any(store.buffer.same_as(tensor) for store in visit.collect(body, S.BufferStore))
+        return copy if len(regions_of_it) == 1 and not loads and not stores else None
 
 
 def _by_instructions(call: OpCall) -> S.Stmt:

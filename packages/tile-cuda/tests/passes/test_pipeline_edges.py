@@ -1,0 +1,158 @@
+"""Pipelines at the edges of what copies ahead and staged results can do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+
+K = 128
+
+
+def run(program: Any, *arguments: Any) -> int:
+    """Run emulated with checks; how many launches copy ahead."""
+    target = {"kind": "cuda", "arch": "sm_90"}
+    kernel = tl.compile(program, target=target, execution="emulate", pass_configs={"tile.emulate_check": True})
+    kernel(*arguments)
+    return int(kernel.report()["specialized_warps"])
+
+
+def halves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    return [torch.randn(shape).half() for shape in shapes]
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-2)
+
+
+def poisoned(*shape: int) -> torch.Tensor:
+    return torch.full(shape, float("nan"))
+
+
+def test_results_that_a_loop_stores_to_one_place() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((64, K), "float16"), B: T.Tensor((K, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+                T.copy(c, C)
+
+    a, b = halves((64, K), (K, 64))
+    c = poisoned(64, 64)
+    assert run(program, a, b, c) == 1
+    close(c, a.float() @ b.float())
+
+
+def test_stages_that_boxes_cannot_begin_at() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((12, 24), "float16"), S: T.Tensor((24,), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((3, 24), "float16")
+            s = T.alloc_fragment((24,), "float32")
+            T.clear(s)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[k * 3, 0], a)
+                for j in T.Parallel(24):
+                    s[j] = s[j] + a[0, j] + a[1, j] + a[2, j]
+            T.copy(s, S)
+
+    (a,) = halves((12, 24))
+    s = poisoned(24)
+    assert run(program, a, s) == 0
+    close(s, a.float().sum(0))
+
+
+@pytest.mark.parametrize("op", ["reduce", "cumsum", "transpose"])
+def test_ops_that_number_the_axes_of_a_tile(op: str) -> None:
+    @T.prim_func
+    def program(A: T.Tensor((64, 256), "float32"), Out: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float32")
+            q = T.alloc_shared((64, 64), "float32")
+            s = T.alloc_fragment((64,), "float32")
+            T.clear(s)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                if op == "reduce":
+                    T.reduce_sum(a, s, dim=0, clear=False)
+                elif op == "cumsum":
+                    T.cumsum(a, q, dim=1)
+                else:
+                    T.transpose(a, q)
+            if op == "reduce":
+                for i, j in T.Parallel(64, 64):
+                    Out[i, j] = s[j]
+            else:
+                T.copy(q, Out)
+
+    torch.manual_seed(5)
+    a, out = torch.randn(64, 256), poisoned(64, 64)
+    run(program, a, out)
+    blocks, last = a.view(64, 4, 64), a[:, 192:]
+    expected = {"reduce": blocks.sum((0, 1)).expand(64, 64), "cumsum": last.cumsum(1), "transpose": last.T}
+    close(out, expected[op])
+
+
+def test_a_tile_that_a_condition_reads_behind_the_loop() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((64, 128), "float32"), D: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float32")
+            s = T.alloc_fragment((64,), "float32")
+            T.clear(s)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                for j in T.Parallel(64):
+                    s[j] = s[j] + a[0, j]
+            if a[5, 63] > 0.0:
+                T.fill(D, 1.0)
+            else:
+                T.fill(D, 2.0)
+
+    a, d = torch.ones(64, 128), poisoned(128)
+    run(program, a, d)
+    close(d, torch.ones(128))
+
+
+def test_a_result_before_a_ring_that_fills_shared_memory() -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((128, 512), "float16"),
+        B: T.Tensor((512, 128), "float16"),
+        C: T.Tensor((128, 128), "float32"),
+        D: T.Tensor((128, 128), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a0 = T.alloc_shared((128, 64), "float16")
+            b0 = T.alloc_shared((64, 128), "float16")
+            a = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 128), "float16")
+            c = T.alloc_fragment((128, 128), "float32")
+            T.copy(A[0, 0], a0)
+            T.copy(B[0, 0], b0)
+            T.clear(c)
+            T.gemm(a0, b0, c)
+            T.copy(c, D)
+            T.clear(c)
+            for k in T.Pipelined(8, num_stages=6):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b = halves((128, 512), (512, 128))
+    c, d = poisoned(128, 128), poisoned(128, 128)
+    assert run(program, a, b, c, d) == 1
+    close(c, a.float() @ b.float())
+    close(d, a[:, :64].float() @ b[:64].float())
