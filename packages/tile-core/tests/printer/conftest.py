@@ -15,7 +15,16 @@ import pytest
 
 from tile_core.printer import PrintedFunction
 
-FLAGS = ("-std=c11", "-O1", "-fwrapv", "-ffp-contract=off", "-fPIC", "-shared", "-Werror=parentheses")
+FLAGS = (
+    "-std=c11",
+    "-O1",
+    "-fwrapv",
+    "-ffp-contract=off",
+    "-frounding-math",
+    "-fPIC",
+    "-shared",
+    "-Werror=parentheses",
+)
 CTYPES = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float, "float64": ctypes.c_double}
 
 Run = Callable[..., None]

@@ -24,7 +24,8 @@ from tile_core.jit.compile import disk_cache
 COMPILERS = ("c++", "g++", "clang++")
 COMMON = ("-std=c++17", "-fPIC", "-Wno-unknown-pragmas", "-Wno-attributes")
 # Device code rounds after every operation, wraps integers and views memory under several types.
-KERNEL = ("-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing")
+# GCC 12 takes `0.0f - (float)i` for `-(float)i`, which is -0 at 0, unless it is to mind the rounding.
+KERNEL = ("-O1", "-fwrapv", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing")
 RUNTIME = ("-O2",)
 LIBRARY = "emulated.so"
 _OBJECT = "emulator.o"

@@ -22,6 +22,7 @@ from tile_core.errors.base import TileError
 from tile_core.settings import CoreSettings
 
 _CODE = "<tilelang -c>"
+_ALREADY_IMPORTED = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -62,6 +63,9 @@ def run(options: argparse.Namespace) -> None:
     """Run the program as `__main__`."""
     if options.module:
         sys.path.insert(0, str(Path.cwd()))
+        if options.program == "pytest":
+            # This process has imported the package whose pytest plugin pytest now finds.
+            sys.argv[1:1] = ["-W", _ALREADY_IMPORTED]
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     elif options.code:
         sys.path.insert(0, "")
