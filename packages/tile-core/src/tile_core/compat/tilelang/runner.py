@@ -46,6 +46,8 @@ def main(arguments: Sequence[str]) -> int | str | None:
     options = parse(arguments)
     set_environment(options.target, options.execution)
     install()
+    # This process has imported the package whose plugin pytest finds, if the program runs pytest.
+    os.environ["PYTEST_ADDOPTS"] = f"{os.environ.get('PYTEST_ADDOPTS', '')} -W '{_ALREADY_IMPORTED}'".strip()
     sys.argv = [options.program, *options.arguments]
     try:
         with device_mode():
@@ -63,9 +65,6 @@ def run(options: argparse.Namespace) -> None:
     """Run the program as `__main__`."""
     if options.module:
         sys.path.insert(0, str(Path.cwd()))
-        if options.program == "pytest":
-            # This process has imported the package whose pytest plugin pytest now finds.
-            sys.argv[1:1] = ["-W", _ALREADY_IMPORTED]
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     elif options.code:
         sys.path.insert(0, "")

@@ -33,13 +33,18 @@ class Stacks {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     bytes = (bytes + page - 1) / page * page + page;
     if (memory_ != nullptr && bytes <= each_ && count <= count_) return true;
-    if (memory_ != nullptr) munmap(memory_, each_ * count_);
+    release();
     void* found = mmap(nullptr, bytes * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     memory_ = found == MAP_FAILED ? nullptr : static_cast<char*>(found);
     if (memory_ == nullptr) return false;
     each_ = bytes, count_ = count, page_ = page;
     for (unsigned at = 0; at < count; ++at) mprotect(memory_ + at * bytes, page, PROT_NONE);
     return true;
+  }
+  // A process may hold thousands of kernels, and every guard page is a mapping of its own, of which it has 65530.
+  void release() {
+    if (memory_ != nullptr) munmap(memory_, each_ * count_);
+    memory_ = nullptr;
   }
   char* stack(unsigned at) { return memory_ + at * each_ + page_; }
   size_t bytes() const { return each_ - page_; }
@@ -382,6 +387,9 @@ int run(const Launch& asked) {
   if (blocks > kMaxCluster) return refuse("a cluster has more blocks than the emulator runs");
   if (block.grid.x % sizes.x || block.grid.y % sizes.y || block.grid.z % sizes.z)
     return refuse("the grid is no multiple of the cluster");
+  const struct Release {
+    ~Release() { stacks.release(); }
+  } at_the_end;
   if (!stacks.reserve(blocks * threads, launch.stack_bytes))
     return refuse("there is not enough memory for the threads' stacks");
   residents.resize(blocks > residents.size() ? blocks : residents.size());
