@@ -5,6 +5,7 @@ Extents run from 1 to 300, primes drawn on purpose; outputs are poisoned and fol
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -133,3 +134,11 @@ def test_gemm(shape, block, trans_a: bool, trans_b: bool, dtype: str, stages: in
     left, right = (a.T if trans_a else a).double(), (b.T if trans_b else b).double()
     run.equal(flat.view(m, n), (left @ right).to(flat.dtype))
     run.equal(behind, untouched)
+
+
+@pytest.mark.parametrize("columns", [33, 257, 273])
+@pytest.mark.parametrize("rows", [2, 3])
+def test_one_column_of_bfloat16_behind_whole_vectors(rows: int, columns: int) -> None:
+    """LLVM turns a masked store of one lane into one that is too wide."""
+    test_elementwise.hypothesis.inner_test(rows, columns, 8, 16, 1, "bfloat16")
+    test_elementwise.hypothesis.inner_test(rows, columns, 3, 16, 1, "bfloat16")

@@ -103,6 +103,11 @@ class _Rewriter:
         return lanes
 
 
+def _stores_bfloat16(nest: Nest) -> bool:
+    """Whether a masked store would be of bfloat16: of one that is left with a single lane, LLVM 22 stores two."""
+    return any(str(store.value.ty.dtype).startswith("bfloat16") for store in visit.collect(nest.body, S.BufferStore))
+
+
 class _Emitter:
     """Writes one nest with `axis` in vectors of `lanes`."""
 
@@ -113,7 +118,7 @@ class _Emitter:
         self._axis = axis
         self._lanes = lanes
         self._facts = facts
-        self._masked = facts.masked
+        self._masked = facts.masked and not _stores_bfloat16(nest)
         self._outer = outer
         self._passing = passing
         self._functions: list[Function] = []
