@@ -104,7 +104,7 @@ class _Rewriter:
 
 
 def _stores_bfloat16(nest: Nest) -> bool:
-    """Whether a masked store would be of bfloat16: of one that is left with a single lane, LLVM 22 stores two."""
+    """Whether a masked store would be of bfloat16: with LLVM 22, one that was left a single lane wrote two elements."""
     return any(str(store.value.ty.dtype).startswith("bfloat16") for store in visit.collect(nest.body, S.BufferStore))
 
 

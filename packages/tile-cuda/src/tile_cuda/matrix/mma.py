@@ -7,7 +7,7 @@ The order of registers is PTX's ("Matrix fragments for mma.m16n8k16" and its rel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm import ir, tirx
@@ -16,48 +16,33 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.digits import AxisDigits, Digit
-from tile_core.layouts.swizzle import UNIT_BYTES, SwizzledTile
+from tile_core.layouts.swizzle import UNIT_BYTES
 from tile_core.ops.base import OpCall
 from tile_core.ops.build import number
 from tile_core.ops.gemm import sizes, transposed
-from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.ldmatrix import ldmatrix
 from tile_cuda.instructions.mma import mma
-from tile_cuda.instructions.shapes import MatrixInstruction, find
+from tile_cuda.instructions.shapes import find
 from tile_cuda.matrix.operands import SharedMatrix, reading, shared_matrix
+from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product
 
 WARP = 32
 ROWS, COLUMNS, DEPTH_BYTES = 16, 8, 32
-FULL_ROW, FULL_COLUMN = 1, 2
 WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
-class WarpProduct:
+class WarpProduct(Product):
     """One `tile.gemm` as warp instructions; `down` × `across` warps share C."""
 
-    call: OpCall
-    instruction: MatrixInstruction
-    down: int
-    across: int
-    a: SharedMatrix | None
-    b: SharedMatrix
+    def rows(self, m: int) -> AxisDigits:
+        """See `_rows`."""
+        return _rows(m, self.down)
 
-    @property
-    def held(self) -> tuple[Held, ...]:
-        """C, and A where it is a fragment."""
-        m, n, k = sizes(self.call)
-        rows = _rows(m, self.down)
-        found = [Held(self.call.region("c").source, rows, _columns(n, self.down, self.across))]
-        if self.a is None:
-            found.append(Held(self.call.region("a").source, rows, _columns(k, self.down, 1)))
-        return tuple(found)
-
-    @property
-    def tiles(self) -> Mapping[ir.Var, SwizzledTile]:
-        """The shared operands."""
-        return {operand.buffer: operand.tile for operand in (self.a, self.b) if operand is not None}
+    def columns(self, n: int, across: int) -> AxisDigits:
+        """See `_columns`."""
+        return _columns(n, self.down, across)
 
     def emit(self, scope: ThreadScope) -> S.Stmt:
         """Load operands and multiply, step by step along K."""

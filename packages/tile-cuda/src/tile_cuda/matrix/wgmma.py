@@ -7,7 +7,6 @@ same time A of a following product, register by register.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tvm import ir, tirx
@@ -17,13 +16,11 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import DType, as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.digits import AxisDigits, Digit
-from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import sizes, transposed
-from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.mbarrier import fence_async
-from tile_cuda.instructions.shapes import MatrixInstruction, find
+from tile_cuda.instructions.shapes import find
 from tile_cuda.instructions.wgmma import (
     descriptor_advance,
     hold,
@@ -36,41 +33,27 @@ from tile_cuda.instructions.wgmma import (
     wgmma_wait,
 )
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
+from tile_cuda.matrix.product import FULL_COLUMN, Product
 
 WARPGROUP = 128
 ROWS = 64
 MOST_COLUMNS = 256
 DEPTH_BYTES = 32
-FULL_ROW, FULL_COLUMN = 1, 2
 IN_FLIGHT = "in_flight"
 """Attribute of a `tile.gemm` that is not waited for where it stands: `settled` does that later."""
 
 
 @dataclass(frozen=True)
-class WarpgroupProduct:
+class WarpgroupProduct(Product):
     """One `tile.gemm` as warpgroup instructions; `down` × `across` warpgroups share C."""
 
-    call: OpCall
-    instruction: MatrixInstruction
-    down: int
-    across: int
-    a: SharedMatrix | None
-    b: SharedMatrix
+    def rows(self, m: int) -> AxisDigits:
+        """See `_rows`."""
+        return _rows(m, self.down)
 
-    @property
-    def held(self) -> tuple[Held, ...]:
-        """C, and A where it is a fragment."""
-        m, n, k = sizes(self.call)
-        rows = _rows(m, self.down)
-        found = [Held(self.call.region("c").source, rows, _columns(n, self.down, self.across))]
-        if self.a is None:
-            found.append(Held(self.call.region("a").source, rows, _columns(k, self.down, 1)))
-        return tuple(found)
-
-    @property
-    def tiles(self) -> Mapping[ir.Var, SwizzledTile]:
-        """The shared operands."""
-        return {operand.buffer: operand.tile for operand in (self.a, self.b) if operand is not None}
+    def columns(self, n: int, across: int) -> AxisDigits:
+        """See `_columns`."""
+        return _columns(n, self.down, across)
 
     def emit(self, scope: ThreadScope) -> S.Stmt:
         """Issue every instruction of the product, then wait for them."""

@@ -121,7 +121,7 @@ class _Specializer:
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
         arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
         copies = [*_copies(pipelines), *(preload.copy for preload in preloads)]
-        maps = {copy.target: named(f"{copy.source.source.name}_map") for copy in copies}
+        maps = {copy.target: named(f"{copy.tensor.name}_map") for copy in copies}
         producer = producer_program(
             launch.body,
             {
@@ -214,7 +214,7 @@ class _Specializer:
     def _other_tensors(self, copies: list[TensorCopy]) -> list[ir.Var]:
         """The tensors that the block's threads access themselves."""
         used = touched(self._original.body) & self._tensors
-        return sorted(used - {copy.source.source for copy in copies}, key=lambda tensor: str(tensor.name))
+        return sorted(used - {copy.tensor for copy in copies}, key=lambda tensor: str(tensor.name))
 
     def _versions(
         self,
@@ -224,7 +224,7 @@ class _Specializer:
         maps: Mapping[ir.Var, ir.Var],
     ) -> S.Stmt:
         """On the host: the maps and the specialised launch where the tensors fit, else the original one."""
-        tests = [tensor_map_fits(address(copy.source.source), *copy.byte_strides()) for copy in copies]
+        tests = [tensor_map_fits(address(copy.tensor), *copy.byte_strides()) for copy in copies]
         tests += [tensor_map_fits(address(tensor)) for tensor in others]
         binds = [S.Bind(maps[copy.target], copy.map(), launch.span) for copy in copies]
         fast = visit.sequence([*binds, launch.to_stmt()], launch.span)
