@@ -31,6 +31,7 @@ from tile_cpu.passes.hoist_lets import HoistLets
 from tile_cpu.passes.legalize_division import LegalizeDivision
 from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
 from tile_cpu.passes.legalize_narrow_floats import LegalizeNarrowFloats
+from tile_cpu.passes.limit_unrolling import LimitUnrolling
 from tile_cpu.passes.simplify_indices import SimplifyIndices
 from tile_cpu.passes.widen_offsets import WidenOffsets
 from tile_cpu.passes.wrap_integers import WrapIntegers
@@ -67,6 +68,7 @@ _STEPS: tuple[Step, ...] = (
     _each(WrapIntegers()),
     transform.FlattenBuffer(),
     _each(SimplifyIndices()),
+    _each(LimitUnrolling()),
     transform.UnrollLoop(),
     transform.ConvertSSA(),
     _each(FoldZeroBits()),

@@ -15,6 +15,7 @@ from tile_core.frontend.loops import serial as _serial
 from tile_core.frontend.positions import located
 from tile_core.frontend.promotion import shown
 from tile_core.frontend.values import Var, unwrap
+from tile_core.passes.unroll_loops import UNROLL_EXPLICIT, UNROLL_FACTOR
 
 __all__ = [
     "Parallel",
@@ -36,8 +37,6 @@ NUM_STAGES = "tile.num_stages"
 ORDER = "tile.order"
 STAGE = "tile.stage"
 GROUP = "tile.group"
-UNROLL_EXPLICIT = "tile.unroll_explicit"
-UNROLL_FACTOR = "tile.unroll_factor"
 
 Annotations = Mapping[str, Any] | None
 
@@ -70,7 +69,8 @@ def unroll(
     """Like `T.serial`, unrolled: by the backend's compiler, or in the program itself with `explicit=True`.
 
     Raises:
-        LoopArgumentError: `explicit` together with `unroll_factor`, or a factor that is no positive int.
+        LoopArgumentError: `explicit` together with `unroll_factor` or with bounds that are not constants, or a factor
+            that is no positive int. A loop that would become too many statements is refused when it is compiled.
     """
     if unroll_factor is not None and (explicit or not _positive(unroll_factor)):
         raise LoopArgumentError(
@@ -78,11 +78,21 @@ def unroll(
             remedy="give either explicit=True or a positive unroll_factor",
         )
     found = dict(annotations or {})
+    axis = axis_of("T.unroll", start, stop, step)
     if explicit:
+        _check_constant(axis)
         found[UNROLL_EXPLICIT] = 1
     if unroll_factor is not None:
         found[UNROLL_FACTOR] = unroll_factor
-    return LoopNest("T.unroll", "unrolled", (axis_of("T.unroll", start, stop, step),), found)
+    return LoopNest("T.unroll", "unrolled", (axis,), found)
+
+
+def _check_constant(axis: Axis) -> None:
+    if not isinstance(axis.extent, int):
+        raise LoopArgumentError(
+            f"T.unroll with explicit=True over {shown(axis.extent)} iterations, which are not known while tracing",
+            remedy="leave out explicit=True, or give constant bounds",
+        )
 
 
 @located
@@ -193,10 +203,8 @@ def Pipelined(
 
 
 def _stages(what: str, num_stages: Any) -> dict[str, int]:
-    if not isinstance(num_stages, int) or isinstance(num_stages, bool) or num_stages < 0:
-        raise LoopArgumentError(
-            f"num_stages={num_stages!r} of {what}", remedy="give an int of at least 0, known while tracing"
-        )
+    if not isinstance(num_stages, int) or isinstance(num_stages, bool):
+        raise LoopArgumentError(f"num_stages={num_stages!r} of {what}", remedy="give an int, known while tracing")
     return {NUM_STAGES: num_stages} if num_stages > 0 else {}
 
 

@@ -105,6 +105,7 @@ def default_pipeline(capabilities: Any) -> Pipeline:
     from tile_core.passes.lower_scalar_ops import LowerScalarOps
     from tile_core.passes.lower_tile_ops import LowerTileOps
     from tile_core.passes.simplify import Simplify
+    from tile_core.passes.unroll_loops import UnrollLoops
     from tile_core.passes.widen_indices import WidenIndices
 
     return (
@@ -115,6 +116,7 @@ def default_pipeline(capabilities: Any) -> Pipeline:
         DefineShifts(),
         LegalizeBounds(),
         DropAnnotations(),
+        UnrollLoops(),
         Simplify(),
     )
 

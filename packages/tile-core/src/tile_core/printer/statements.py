@@ -11,6 +11,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
 from tile_core.ir.regions import constant, scope
+from tile_core.passes.unroll_loops import UNROLL_FACTOR
 from tile_core.printer.expressions import element
 from tile_core.printer.language import WRITE, Node
 from tile_core.printer.precedence import LESS, Code
@@ -77,7 +78,8 @@ def _loop(printer: Printer, node: Node) -> None:
     if step is None or step < 1:
         raise printer.unprintable(f"a loop whose step is {node.step}, not a positive constant", node)
     if pragma := printer.language.loops[int(node.kind)]:
-        printer.pragma(pragma)
+        factor = node.annotations.get(UNROLL_FACTOR)
+        printer.pragma(pragma if factor is None else f"{pragma} {int(factor)}")
     counted_loop(printer, node.loop_var, node.min, node.extent, lambda: printer.stmt(node.body), step)
 
 

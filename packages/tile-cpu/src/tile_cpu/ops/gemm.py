@@ -42,7 +42,7 @@ _FLIP = {"s8": -128, "u8": 128}
 
 
 def lower(call: OpCall, context: LowerContext) -> S.Stmt:
-    """Lower `tile.gemm`; dtypes without a micro-kernel take the portable loops."""
+    """Lower `tile.gemm`; what has no micro-kernel takes the portable loops."""
     facts = facts_of(context.capabilities)
     product = choose(call, facts)
     if product is None:
@@ -54,7 +54,9 @@ def lower(call: OpCall, context: LowerContext) -> S.Stmt:
 
 
 def choose(call: OpCall, facts: CpuFacts) -> Product | None:
-    """How to multiply; `None` where no micro-kernel has the dtypes."""
+    """How to multiply; `None` where no micro-kernel has the dtypes, or there is nothing to sum."""
+    if sizes(call)[2] == 0:
+        return None
     a, b, c = (Tile(call.region(side)).dtype for side in "abc")
     total = "float64" if "float64" in (a, b, c) else "float32" if c.is_float else str(c)
     if total not in _COMPUTED:

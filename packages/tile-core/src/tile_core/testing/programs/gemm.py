@@ -88,6 +88,25 @@ def nothing_to_sum_gives_zeros(run: Run) -> None:
     run.equal(c, torch.zeros(m, n))
 
 
+@TABLE(case="G6", needs=("gemm",))
+def tiles_without_a_column_to_sum(run: Run) -> None:
+    for clear in (True, False):
+
+        @T.prim_func
+        def kernel(C: T.Tensor((16, 16), T.float32)):
+            with T.Kernel(1, threads=128):
+                a, b = T.alloc_shared((16, 0), T.float32), T.alloc_shared((0, 16), T.float32)
+                c = T.alloc_fragment((16, 16), T.float32)
+                if not clear:
+                    T.fill(c, 3)
+                T.gemm(a, b, c, clear_accum=clear)
+                T.copy(c, C)
+
+        c = run.empty(16, 16)
+        run(kernel, c)
+        run.equal(c, torch.full((16, 16), 0.0 if clear else 3.0))
+
+
 @TABLE(case="G1", needs=("gemm", "float16"))
 def short_tiles_along_k(run: Run) -> None:
     for k in (8, 24, 40):

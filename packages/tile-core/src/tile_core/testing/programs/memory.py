@@ -199,6 +199,39 @@ def vectorised_and_unrolled_ranges(run: Run) -> None:
     run.equal(c, [1.0, 0.0] * 4)
 
 
+@TABLE(case="V10")
+def unrolled_loops_of_every_kind(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((40,), T.int32), n: T.int32, B: T.Tensor((4, 40), T.int32)):
+        with T.Kernel(1, threads=32):
+            last = T.alloc_var(T.int32, init=0)
+            for i in T.unroll(39, -1, -1, explicit=True):
+                doubled = A[i] * 2
+                B[0, i] = doubled + last
+                last = A[i]
+            for i in T.unroll(3, n):
+                B[1, i] = A[i] + i
+            for i in T.unroll(0, n, unroll_factor=4):
+                for j in T.unroll(2, explicit=True):
+                    if j < 1:
+                        B[2, i] = A[i] - n
+                    else:
+                        B[3, i] = A[i] - j
+            for i in T.unroll(5, 5, explicit=True):
+                B[1, i] = 77
+
+    a = run.integers(40)
+    compiled = run.compile(kernel)
+    for n in (0, 1, 5, 40):
+        b = run.integers(4, 40, low=0, high=1)
+        compiled(a, n, b)
+        expected = torch.zeros_like(b)
+        expected[0] = a * 2 + torch.cat([a[1:], a.new_zeros(1)])
+        expected[1, 3:n] = a[3:n] + torch.arange(3, 40, dtype=torch.int32, device=a.device)[: max(n - 3, 0)]
+        expected[2, :n], expected[3, :n] = a[:n] - n, a[:n] - 1
+        run.equal(b, expected)
+
+
 @TABLE()
 def rows_and_columns_of_odd_tiles(run: Run) -> None:
     for m, n, bm, bn in ((1, 1, 8, 8), (17, 31, 8, 16), (100, 3, 32, 4), (64, 64, 64, 64), (13, 257, 7, 96)):
