@@ -58,7 +58,7 @@ def test_a_tensor_that_the_kernel_writes_is_not_read_ahead() -> None:
     close(c, left @ b[:BK].float() + left @ b[BK:].float())
 
 
-@pytest.mark.parametrize("kind", ["variable", "tensor", "exit"])
+@pytest.mark.parametrize("kind", ["variable", "written", "exit"])
 def test_what_only_the_block_knows_keeps_its_copies(kind: str) -> None:
     @T.prim_func
     def program(
@@ -77,17 +77,51 @@ def test_what_only_the_block_knows_keeps_its_copies(kind: str) -> None:
                 if kind == "exit":  # noqa: SIM102 - the first is decided while tracing, the second by the kernel
                     if k >= 2:
                         break
-                start = k * BK if kind == "exit" else P[k] * BK if kind == "tensor" else at
+                start = k * BK if kind == "exit" else P[k] * BK if kind == "written" else at
                 T.copy(A[0, start], a)
                 T.copy(B[start, 0], b)
                 T.gemm(a, b, c)
                 at = at - BK
+                if kind == "written":
+                    P[1] = 0
             T.copy(c, C)
 
     a, b = halves((M, K), (K, N))
     c = poisoned(M, N)
-    assert run(program, a, b, torch.tensor([1, 0], dtype=torch.int32), c) == 0
+    assert run(program, a, b, torch.tensor([1, 7 * (kind == "written")], dtype=torch.int32), c) == 0
     close(c, a.float() @ b.float())
+
+
+def test_tables_and_lengths_that_nothing_writes_are_read_ahead() -> None:
+    pages, longest = 5, 4
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, longest * 64), "float16"),
+        B: T.Tensor((pages, 64, 64), "float16"),
+        P: T.Tensor((3, longest), "int32"),
+        L: T.Tensor((3,), "int32"),
+        C: T.Tensor((3, 64, 64), "float32"),
+    ):
+        with T.Kernel(3, threads=128) as i:
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(L[i], num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[P[i, k], :, :], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[i, :, :])
+
+    a, b = halves((64, longest * 64), (pages, 64, 64))
+    table = torch.tensor([[4, 2, 0, 9], [1, 1, -1, 9], [9, 9, 9, 9]], dtype=torch.int32)
+    c = poisoned(3, 64, 64)
+    assert run(program, a, b, table, torch.tensor([3, 3, 0], dtype=torch.int32), c) == 1
+    left = a.float().reshape(64, longest, 64).transpose(0, 1)
+    named = [[b[page].float() if 0 <= page < pages else torch.zeros(64, 64) for page in row] for row in table.tolist()]
+    expected = [sum(left[k] @ named[i][k] for k in range(length)) for i, length in enumerate((3, 3))]
+    close(c, torch.stack([*expected, torch.zeros(64, 64)]))
 
 
 def test_a_pipeline_that_another_loop_repeats() -> None:

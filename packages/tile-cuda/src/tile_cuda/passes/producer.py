@@ -1,8 +1,8 @@
 """The program of the thread that copies ahead: the launch's control flow with nothing in it but the copies.
 
 It is cut out of the block's program, so it makes the same iterations and takes the same branches. Whatever it needs
-must be a function of the block's indices, the kernel's parameters and loop counters: memory that the block writes is
-not.
+must be a function of the block's indices, the kernel's parameters, loop counters and tensors that the kernel writes
+nowhere (tables of pages, lengths): memory that the kernel writes is not.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from tile_core.passes.accesses import uses
 def producer_program(
     body: S.Stmt,
     replacements: Mapping[S.Stmt, Callable[[Any], S.Stmt]],
-    own: frozenset[ir.Var],
+    readable: frozenset[ir.Var],
     threads: frozenset[ir.Var],
 ) -> S.Stmt | None:
     """The control flow of `body` around the statements of `replacements`, each replaced by what the thread does.
 
-    `own` are the counters of the copying thread. `None` where a bound, a condition or an index reads other memory, or
-    depends on which of the block's `threads` asks. The program shares variables with `body`.
+    `readable` are the counters of the copying thread and the tensors that nothing writes. `None` where a bound, a
+    condition or an index reads other memory, or depends on which of the block's `threads` asks. The program shares
+    variables with `body`.
     """
     cut = _cut(body, replacements)
     if cut is None:
         return None
     program = _without_unused(cut)
-    return None if uses(program, tuple(threads)) or _reads_memory(program, own) else program
+    return None if uses(program, tuple(threads)) or _reads_memory(program, readable) else program
 
 
 def _cut(stmt: S.Stmt, replacements: Mapping[S.Stmt, Callable[[Any], S.Stmt]]) -> S.Stmt | None:
@@ -95,11 +96,11 @@ def _variables(expr: ir.Expr) -> list[ir.Var]:
     return visit.collect(expr, ir.Var)
 
 
-def _reads_memory(program: S.Stmt, own: frozenset[ir.Var]) -> bool:
-    """Whether any name, bound, condition or index is a load or does something; the thread's own counters are none."""
+def _reads_memory(program: S.Stmt, readable: frozenset[ir.Var]) -> bool:
+    """Whether any name, bound, condition or index does something or loads from anything else than `readable`."""
     for stmt in visit.statements(program):
         exprs = [stmt.value] if isinstance(stmt, S.Bind) else _expressions(stmt)
-        if any(_loads(expr, own) for expr in exprs):
+        if any(_loads(expr, readable) for expr in exprs):
             return True
         if not isinstance(stmt, S.Evaluate) and any(_does_something(expr) for expr in exprs):
             return True
@@ -112,7 +113,7 @@ def _does_something(expr: ir.Expr) -> bool:
     return any(name.startswith(("tile.", "tirx.call_")) or name == "tirx.address_of" for name in names)
 
 
-def _loads(expr: ir.Expr, own: frozenset[ir.Var]) -> bool:
+def _loads(expr: ir.Expr, readable: frozenset[ir.Var]) -> bool:
     found = False
 
     def call(node: ir.Call, mutator: object) -> ir.Expr:
@@ -125,7 +126,7 @@ def _loads(expr: ir.Expr, own: frozenset[ir.Var]) -> bool:
 
     def load(node: ir.TensorLoad, _mutator: object) -> ir.Expr:
         nonlocal found
-        found = found or node.source not in own
+        found = found or node.source not in readable
         return node
 
     visit.mutate(expr, (ir.Call, call), (ir.TensorLoad, load))

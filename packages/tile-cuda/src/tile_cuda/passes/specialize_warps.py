@@ -129,7 +129,7 @@ class _Specializer:
                 for pipeline, ring in zip(pipelines, staged, strict=True)
             }
             | {preload.stmt: preloader(preload, arrived[preload.copy.target], maps) for preload in preloads},
-            own=frozenset(ring.counter for ring in staged),
+            readable=frozenset(ring.counter for ring in staged) | self._parameters,
             threads=frozenset(launch.thread_vars),
         )
         if producer is None:
