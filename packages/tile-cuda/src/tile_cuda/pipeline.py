@@ -13,6 +13,7 @@ from tile_cuda.narrow import FLOAT8, PAIRS
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.check_launch import CheckLaunch
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
+from tile_cuda.passes.lower_products import LowerProducts
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
 from tile_cuda.target import capabilities
@@ -30,6 +31,12 @@ def edits(target: Target) -> tuple[Edit, ...]:
     return (
         *thread_edits(NATIVE | functions.NATIVE, units, pairs, frozenset(FLOAT8)),
         insert_after("check_semantics", CheckLaunch()),
-        insert_after("group_threads", LowerAsynchrony(units), SpecializeWarps(units), StageResults(units)),
+        insert_after(
+            "group_threads",
+            LowerProducts(units),
+            LowerAsynchrony(units),
+            SpecializeWarps(units),
+            StageResults(units),
+        ),
         insert_after("insert_barriers", AssignRoles()),
     )

@@ -47,12 +47,28 @@ def gemm(
     Raises: GemmShapeError: M, N or K disagree. GemmSymbolicError: one is no constant. GemmDTypeError: dtypes do not
     go together.
     """
+    emit_gemm("gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, annotations)
+
+
+def emit_gemm(
+    what: str,
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool,
+    transpose_B: bool,
+    policy: GemmWarpPolicy,
+    clear_accum: Any,
+    annotations: Mapping[str, Any] | None,
+    **marks: int,
+) -> None:
+    """Append a `tile.gemm` for the function `what`, with further attributes `marks`; for dialects."""
     emit(
         "tile.gemm",
         {
-            "a": region(A, "gemm: A"),
-            "b": region(B, "gemm: B"),
-            "c": region(C, "gemm: C"),
+            "a": region(A, f"{what}: A"),
+            "b": region(B, f"{what}: B"),
+            "c": region(C, f"{what}: C"),
             "clear_accum": arith.truth(unwrap(clear_accum)),
         },
         **attributes(
@@ -60,6 +76,7 @@ def gemm(
             transpose_a=int(bool(transpose_A)),
             transpose_b=int(bool(transpose_B)),
             policy=int(GemmWarpPolicy(policy)),
+            **marks,
         ),
     )
 

@@ -13,6 +13,7 @@ from tile_core.ops.fill import FILL
 from tile_core.ops.gemm import GEMM
 from tile_core.ops.im2col import IM2COL
 from tile_core.ops.print import PRINT, PRINT_MESSAGE, PRINT_VALUE
+from tile_core.ops.products import PRODUCT_OPS
 from tile_core.ops.reduce import REDUCE
 from tile_core.ops.reducer import REDUCER_FINALIZE, REDUCER_INIT
 from tile_core.ops.scan import SCAN
@@ -53,6 +54,7 @@ OPS: Mapping[str, TileOp] = {
         COMMIT_GROUP,
         WAIT_GROUP,
         *ASYNCHRONOUS_OPS,
+        *PRODUCT_OPS,
         CLUSTER_ARRIVE,
         CLUSTER_WAIT,
         CLUSTER_SYNC,

@@ -31,8 +31,10 @@ STORE = "tile.matrix_store"
 SETTLE = "tile.settle"
 """Attribute with an empty body: a product whose result is the fragment that is its node is waited for.
 
-Its value is the number of later products that may still run.
+Its value is the number of later products that may still run, or `WAITED`.
 """
+WAITED = -1
+"""Value of `SETTLE` where the wait stands elsewhere: only the uses of the result stay behind this point."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,11 @@ class MatrixUnits(Protocol):
         """Keep what computes `fragment` above a wait that follows, so that both run at the same time."""
         ...
 
-    def settle(self, fragment: ir.Var, in_flight: int, scope: ThreadScope) -> S.Stmt:
-        """Wait until no more than `in_flight` products run, the last ones; `fragment` holds its result then."""
+    def settle(self, fragment: ir.Var, in_flight: int, scope: ThreadScope, span: ir.Span | None = None) -> S.Stmt:
+        """Wait until no more than `in_flight` products run, the last ones; `fragment` holds its result then.
+
+        Where `in_flight` is `WAITED` the wait stands elsewhere.
+        """
         ...
 
 

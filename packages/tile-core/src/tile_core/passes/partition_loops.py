@@ -200,7 +200,7 @@ class _Block:
             return visit.sequence([])
         if is_hold(stmt):
             return units.hold(stmt.node, self._scope)
-        return units.settle(stmt.node, int(stmt.value), self._scope)
+        return units.settle(stmt.node, int(stmt.value), self._scope, stmt.span)
 
     def _leaf(self, stmt: S.BufferStore | S.Evaluate) -> S.Stmt:
         rewritten = self._scope.rewrite(stmt, {}, 0)

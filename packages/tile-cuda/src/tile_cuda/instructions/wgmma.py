@@ -11,6 +11,7 @@ from __future__ import annotations
 from tvm import ir
 from tvm.ir.prim import expr as E
 
+from tile_core.dtypes import DType
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, numbers
 from tile_cuda.instructions.mma import dense, host_types, instruction_of, register_bytes, selected
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
@@ -289,9 +290,9 @@ PIN = Instruction("cuda.pin", _pin, lambda _attributes: "tile::pin", {0: Pointer
 
 
 def pin(registers: ir.Expr, *, count: int, dtype: str = "float32") -> ir.Call:
-    """Keep the uses of `count` elements of `dtype` at `registers` below this point: after a `wgmma_wait`."""
-    bits = {"float32": 32, "int32": 32, "float16": 16}[dtype]
-    return PIN((registers,), {"words": count * bits // 32, "is_float": int(dtype == "float32")})
+    """Keep the uses of `count` elements of `dtype`, whole 32-bit registers, below this point: after a `wgmma_wait`."""
+    words = count * DType(dtype).bits // 32
+    return PIN((registers,), {"words": words, "is_float": int(dtype == "float32")})
 
 
 _HOLD = f"""

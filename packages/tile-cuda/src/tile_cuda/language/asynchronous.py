@@ -29,16 +29,19 @@ from tile_core.language._operands import buffer_of, emit, pair, region
 from tile_core.language._scalars import common
 from tile_core.language.allocate import barriers
 from tile_core.language.kernel import KernelLaunchFrame
-from tile_core.ops.asynchronous import BARRIER, CLUSTER_BARRIER
+from tile_core.ops.asynchronous import BARRIER, CLUSTER_BARRIER, FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP
 
 __all__ = [
     "WarpSpecialize",
     "WarpSpecializeFrame",
     "alloc_cluster_barrier",
+    "annotate_consumer_reg_alloc",
+    "annotate_producer_reg_dealloc",
     "barrier_arrive",
     "barrier_wait",
     "cp_async_barrier_noinc",
     "dec_max_nreg",
+    "disable_warp_group_reg_alloc",
     "fence_proxy_async",
     "inc_max_nreg",
     "mbarrier_arrive",
@@ -243,6 +246,36 @@ def dec_max_nreg(reg_count: int) -> None:
 def no_set_max_nreg() -> None:
     """The compiler does not move registers between warpgroups of this kernel either."""
     current_builder().attributes["tile.keep_registers"] = 1
+
+
+disable_warp_group_reg_alloc = no_set_max_nreg
+"""As `T.no_set_max_nreg`."""
+
+
+def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
+    """Registers of each thread that computes, where the compiler gives a block of 256 a warpgroup that copies.
+
+    A wish: results never depend on it. A copying thread and two others have at most 504 together; the number that is
+    not given follows from the other.
+
+    Raises:
+        OpArgumentError: not a multiple of 8 from 24 to 256. AnnotationError: when compiled, more than 504.
+    """
+    _annotate_registers("consumer", reg_count)
+
+
+def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
+    """Registers of each thread that copies, as `T.annotate_consumer_reg_alloc`."""
+    _annotate_registers("producer", reg_count)
+
+
+def _annotate_registers(role: str, count: int) -> None:
+    if count not in range(FEWEST_REGISTERS, MOST_REGISTERS + 1, REGISTER_STEP):
+        raise OpArgumentError(
+            f"{count!r} registers of a {role}",
+            remedy=f"give a multiple of {REGISTER_STEP} from {FEWEST_REGISTERS} to {MOST_REGISTERS}",
+        )
+    current_builder().attributes[f"tile.{role}_registers"] = count
 
 
 class WarpSpecializeFrame:

@@ -40,6 +40,6 @@ class TensorCores:
         """See `tile_core.passes.matrix.MatrixUnits`."""
         return held_in_place(fragment, scope)
 
-    def settle(self, fragment: ir.Var, in_flight: int, scope: ThreadScope) -> S.Stmt:
+    def settle(self, fragment: ir.Var, in_flight: int, scope: ThreadScope, span: ir.Span | None = None) -> S.Stmt:
         """See `tile_core.passes.matrix.MatrixUnits`: only warpgroup products are ever in flight."""
-        return settled(fragment, in_flight, scope)
+        return settled(fragment, in_flight, scope, span)

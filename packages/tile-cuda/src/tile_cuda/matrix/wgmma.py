@@ -18,6 +18,8 @@ from tile_core.ir import regions, visit
 from tile_core.layouts.digits import AxisDigits, Digit
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import sizes, transposed
+from tile_core.ops.products import IN_FLIGHT
+from tile_core.passes.matrix import WAITED
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.shapes import find
@@ -39,8 +41,6 @@ WARPGROUP = 128
 ROWS = 64
 MOST_COLUMNS = 256
 DEPTH_BYTES = 32
-IN_FLIGHT = "in_flight"
-"""Attribute of a `tile.gemm` that is not waited for where it stands: `settled` does that later."""
 
 
 @dataclass(frozen=True)
@@ -202,12 +202,16 @@ class _Issue:
         return S.Evaluate(call, self._span)
 
 
-def settled(fragment: ir.Var, in_flight: int, scope: ThreadScope) -> S.Stmt:
-    """Wait for all but the last `in_flight` products of this warpgroup; no register of `fragment` is read before."""
+def settled(fragment: ir.Var, in_flight: int, scope: ThreadScope, span: ir.Span | None = None) -> S.Stmt:
+    """Wait for all but the last `in_flight` products of this warpgroup; no register of `fragment` is read before.
+
+    Where `in_flight` is `WAITED` that wait stands elsewhere.
+    """
     held = scope.registers[fragment]
     first = tirx.address_of(tirx.BufferLoad(held.array, [int32(0)]))
     held_until_here = pin(first, count=held.placement.mapping.registers, dtype=str(held.array.dtype))
-    return visit.sequence([S.Evaluate(wgmma_wait(in_flight)), S.Evaluate(held_until_here)])
+    wait = [] if in_flight == WAITED else [S.Evaluate(wgmma_wait(in_flight), span)]
+    return visit.sequence([*wait, S.Evaluate(held_until_here, span)], span)
 
 
 def held_in_place(fragment: ir.Var, scope: ThreadScope) -> S.Stmt:

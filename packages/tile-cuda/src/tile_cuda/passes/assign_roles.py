@@ -15,15 +15,17 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_core.errors.ops import AnnotationError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.spans import from_tvm
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier, is_barrier
 from tile_core.passes.nests import FOREIGN, is_foreign
 from tile_core.passes.plan_shared_memory import ASYNCHRONOUS
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import fence_barrier_init, mbarrier_init
-from tile_cuda.instructions.threads import barrier_sync, set_max_registers
+from tile_cuda.instructions.threads import FEWEST_REGISTERS, REGISTER_STEP, barrier_sync, set_max_registers
 
 ARRIVALS = "tile.arrivals"
 """Annotation of barriers: `full` is arrived at by the copying thread, `empty` by every warp of the block."""
@@ -31,8 +33,12 @@ WARP, WARPGROUP = 32, 128
 OWN_BARRIER = 1
 KEEP_REGISTERS = "tile.keep_registers"
 """Attribute of a function whose author wants registers left where they are."""
-REGISTERS = {256: (40, 232)}
-"""Threads of the block to the registers of a copying and of another thread: (40 + 2 · 232) · 128 ≤ 65536."""
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = "tile.producer_registers", "tile.consumer_registers"
+"""Attributes of a function whose author has chosen them."""
+MOVING_THREADS, MOST_REGISTERS = 256, 504
+"""Registers move in blocks of so many threads, and a copying thread and two others have so many: · 128 ≤ 65536."""
+REGISTERS = (40, 232)
+"""The registers of a copying and of another thread where the author chooses none."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +48,41 @@ class AssignRoles:
     name: ClassVar[str] = "assign_roles"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
-        """The function after this pass."""
-        moves = KEEP_REGISTERS not in (func.attrs or {})
+        """The function after this pass.
+
+        Raises:
+            AnnotationError: more registers than a multiprocessor has.
+        """
+        moved = _registers(func)
 
         def assign(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
-            return _assign(launch_ir.from_stmt(loop), REGISTERS if moves else {}).to_stmt()
+            return _assign(launch_ir.from_stmt(loop), moved).to_stmt()
 
         return func.with_body(visit.mutate(func.body, (S.For, assign)), func.span)
+
+
+def _registers(func: tirx.PrimFunc) -> Mapping[int, tuple[int, int]]:
+    """Threads of a block to the registers of a copying and of another thread; none where they stay as they are."""
+    attributes = func.attrs or {}
+    if KEEP_REGISTERS in attributes:
+        return {}
+    producer, consumer = REGISTERS
+    if CONSUMER_REGISTERS in attributes:
+        consumer = int(attributes[CONSUMER_REGISTERS])
+        producer = min(producer, MOST_REGISTERS - 2 * consumer)
+    if PRODUCER_REGISTERS in attributes:
+        producer = int(attributes[PRODUCER_REGISTERS])
+        if CONSUMER_REGISTERS not in attributes:
+            consumer = min(consumer, (MOST_REGISTERS - producer) // 2 // REGISTER_STEP * REGISTER_STEP)
+    if producer + 2 * consumer > MOST_REGISTERS or min(producer, consumer) < FEWEST_REGISTERS:
+        raise AnnotationError(
+            f"{producer} registers of a producer and 2 times {consumer} of a consumer are not at most {MOST_REGISTERS}",
+            remedy="give T.annotate_consumer_reg_alloc or T.annotate_producer_reg_dealloc a smaller number",
+            span=from_tvm(func.span),
+        )
+    return {MOVING_THREADS: (producer, consumer)}
 
 
 def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) -> launch_ir.Launch:

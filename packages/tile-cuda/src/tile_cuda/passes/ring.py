@@ -13,6 +13,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ops.base import OpCall, op_name, view
+from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes import rebuild
 from tile_core.passes.matrix import HOLD, SETTLE
 from tile_core.passes.nests import FOREIGN
@@ -22,7 +23,6 @@ from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import mbarrier_arrive, mbarrier_expect, mbarrier_wait
 from tile_cuda.instructions.tma import tma_load
 from tile_cuda.instructions.wgmma import wgmma_wait
-from tile_cuda.matrix.wgmma import IN_FLIGHT
 from tile_cuda.passes.assign_roles import ARRIVALS
 from tile_cuda.passes.pipelines import NUM_STAGES, CopyGroup, Pipeline, Preload, statements_of
 from tile_cuda.passes.tensor_copies import TensorCopy, touched
