@@ -139,3 +139,21 @@ def test_tiles_without_elements(scope: str) -> None:
     b = torch.full((4,), 7.0)
     tl.compile(kernel, target="cpu")(torch.empty(4, 0), b)
     assert b.tolist() == [0.0] * 4
+
+
+def test_large_tiles_on_the_stack_begin_a_cache_line() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2,), "uint64")):
+        with T.Kernel(1):
+            odd = T.alloc_local((3,), "uint8")
+            tile = T.alloc_shared((1000,), "float32")
+            other = T.alloc_shared((1000,), "float16")
+            T.fill(odd, 1)
+            T.fill(tile, 1.0)
+            T.fill(other, 1.0)
+            A[0] = T.reinterpret(T.address_of(tile[0]), "uint64")
+            A[1] = T.reinterpret(T.address_of(other[0]), "uint64")
+
+    a = torch.ones(2, dtype=torch.int64).view(torch.uint64)
+    tl.compile(kernel, target="cpu")(a)
+    assert [address % 64 for address in a.tolist()] == [0, 0]

@@ -365,3 +365,17 @@ def test_outputs_that_are_read_or_small_are_stored_as_usual():
     func = tirx.PrimFunc([A, B], body)
     for least in (0, 1 << 20):
         assert "tile_store_past" not in VectorizeLoops(passing_bytes=least)(func, context("host")).script()
+
+
+@pytest.mark.parametrize("function", [tirx.rsqrt, tirx.asin, lambda x: tirx.atan2(x, f32(2.0))])
+def test_a_function_of_what_no_lane_differs_in_is_a_scalar(build, function):
+    A, scale, B = buffer("A", 100), buffer("scale", 1), buffer("B", 100)
+    zero = int32(0)
+    body = parallel([int32(100)], lambda i: store(B, tirx.Mul(load(A, *i), function(load(scale, zero))), *i))
+    func, widths = vectorized([A, scale, B], body)
+    assert [entry["lanes"] for entry in widths] == [HOST.lanes(32)]
+    factor = torch.tensor([0.25])
+    expected = {tirx.rsqrt: factor.rsqrt(), tirx.asin: factor.asin()}.get(function, factor.atan2(torch.tensor([2.0])))
+    source, out = torch.randn(100), torch.full((100,), 7.0)
+    build(func)(source, factor, out)
+    torch.testing.assert_close(out, source * expected, rtol=1e-6, atol=0)

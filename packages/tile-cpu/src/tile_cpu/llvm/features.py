@@ -26,14 +26,15 @@ class CpuFacts:
     """What a code generator asks about a CPU.
 
     `vector_bytes` is the widest vector register, `vector_registers` their number. `masked` says that loads and stores
-    take a lane mask at no cost. `bf16_dot` and `int8_dot` are the 2-way and 4-way dot products into 32-bit lanes,
-    `bf16_tile` and `int8_tile` the same on matrix tiles.
+    take a lane mask at no cost, `scales` that one instruction multiplies by a power of two. `bf16_dot` and `int8_dot`
+    are the 2-way and 4-way dot products into 32-bit lanes, `bf16_tile` and `int8_tile` the same on matrix tiles.
     """
 
     vector_bytes: int = 16
     vector_registers: int = 16
     masked: bool = False
     fma: bool = False
+    scales: bool = False
     bf16_dot: bool = False
     int8_dot: bool = False
     bf16_tile: bool = False
@@ -100,6 +101,7 @@ def _x86(has: frozenset[str]) -> CpuFacts:
         vector_registers=32 if wide else 16,
         masked=wide,
         fma="fma" in has or wide,
+        scales=wide,
         bf16_dot=wide and "avx512bf16" in has,
         int8_dot=wide and "avx512vnni" in has,
         bf16_tile=wide and {"amx-tile", "amx-bf16"} <= has,

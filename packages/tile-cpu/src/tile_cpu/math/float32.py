@@ -75,8 +75,14 @@ def _round(f: Formula, x: Value) -> tuple[Value, Value]:
     return f.let("whole", shifted - _ROUND), f.let("exponent", shifted.bits() - _ROUND_BITS)
 
 
-def _scale(f: Formula, x: Value, exponent: Value) -> Value:
-    """`x * 2^exponent` for |exponent| < 254, in two steps so that subnormal and infinite results come out right."""
+def _scale(f: Formula, x: Value, whole: Value, exponent: Value) -> Value:
+    """`x * 2^exponent` for |exponent| < 254; `whole` is the exponent as a float32.
+
+    Without an instruction for it there are two steps, so that subnormal and infinite results come out right: the first
+    product is exact, the second one rounds.
+    """
+    if f.scales:
+        return x.scaled(whole)
     half = f.let("half", exponent >> 1)
     rest = exponent - half
     return x * ((half + 127) << 23).as_float() * ((rest + 127) << 23).as_float()
@@ -87,7 +93,7 @@ def exp2(f: Formula, x: Value) -> Value:
     x = _clamp(f, x, -151.0, 129.0)
     whole, exponent = _round(f, x)
     part = f.let("part", x - whole)
-    return _scale(f, part.polynomial(1.0, *_EXP2), exponent)
+    return _scale(f, part.polynomial(1.0, *_EXP2), whole, exponent)
 
 
 def exp(f: Formula, x: Value) -> Value:
@@ -95,8 +101,7 @@ def exp(f: Formula, x: Value) -> Value:
     x = _clamp(f, x, -104.0, 89.0)
     whole, exponent = _round(f, x * _LOG2E)
     part = f.let("part", whole.fma(-_LN2[1], whole.fma(-_LN2[0], x)))
-    tail = part * part * part.polynomial(*_EXP)
-    return _scale(f, (part + tail) + 1.0, exponent)
+    return _scale(f, part.polynomial(1.0, 1.0, *_EXP), whole, exponent)
 
 
 def exp10(f: Formula, x: Value) -> Value:
@@ -105,8 +110,7 @@ def exp10(f: Formula, x: Value) -> Value:
     whole, exponent = _round(f, x * math.log2(10))
     rest = f.let("rest", whole.fma(-_LOG10_2[1], whole.fma(-_LOG10_2[0], x)))
     part = f.let("part", rest * math.log(10))
-    tail = part * part * part.polynomial(*_EXP)
-    return _scale(f, (part + tail) + 1.0, exponent)
+    return _scale(f, part.polynomial(1.0, 1.0, *_EXP), whole, exponent)
 
 
 def _split(f: Formula, x: Value) -> tuple[Value, Value]:
@@ -193,6 +197,11 @@ def erf(f: Formula, x: Value) -> Value:
     return f.where(size < 1.0, near, far).with_sign_of(x)
 
 
+def rsqrt(f: Formula, x: Value) -> Value:
+    """1 / sqrt(x): two roundings."""
+    return 1.0 / x.sqrt()
+
+
 EXPANSIONS: Mapping[str, Callable[[Formula, Value], Value]] = {
     "exp": exp,
     "exp2": exp2,
@@ -204,6 +213,7 @@ EXPANSIONS: Mapping[str, Callable[[Formula, Value], Value]] = {
     "tanh": tanh,
     "sigmoid": sigmoid,
     "erf": erf,
+    "rsqrt": rsqrt,
 }
 """The functions by the name of TVM's intrinsic."""
 
@@ -218,5 +228,6 @@ ERRORS: Mapping[str, float] = {
     "tanh": 2.0,
     "sigmoid": 2.0,
     "erf": 1.5,
+    "rsqrt": 1.5,
 }
 """Largest error of each, in units in the last place."""

@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 
 from tvm import ir, tirx
 
+from tile_core.ir.ops import tile_op
+
+SCALE = "tile.scale_exponent"
+"""x * 2^n of two float32, n a whole number with |n| < 254: a call that `import_functions` gives its code."""
+
 
 @dataclass(frozen=True)
 class Value:
@@ -91,6 +96,15 @@ class Value:
             result = result.fma(self, coefficient)
         return result
 
+    def sqrt(self) -> Value:
+        """The square root, correctly rounded."""
+        return Value(tirx.sqrt(self.expr), self.formula)
+
+    def scaled(self, exponent: Value) -> Value:
+        """`self * 2^exponent` for a whole float32 exponent of magnitude below 254, rounded once."""
+        op = tile_op(SCALE, pure=True)
+        return Value(ir.Call(op, [self.expr, exponent.expr], ret_ty=self.expr.ty), self.formula)
+
     def bits(self) -> Value:
         """The bits of a float32 as int32."""
         return Value(tirx.reinterpret("int32", self.expr), self.formula)
@@ -114,9 +128,14 @@ class Value:
 
 @dataclass
 class Formula:
-    """The names that a formula defines, in order."""
+    """The names that a formula defines, in order.
+
+    `fused` and `scales` say whether the machine multiplies and adds, and multiplies by a power of two, in one
+    instruction.
+    """
 
     fused: bool
+    scales: bool = False
     _names: list[tuple[ir.Var, ir.Expr]] = field(default_factory=list)
 
     def let(self, name: str, value: Value) -> Value:

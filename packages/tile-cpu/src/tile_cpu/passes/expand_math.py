@@ -14,7 +14,7 @@ from tvm import ir, tirx
 
 from tile_core.ir import visit
 from tile_core.passes.base import PassContext
-from tile_cpu.llvm.features import facts_of
+from tile_cpu.llvm.features import CpuFacts, facts_of
 from tile_cpu.math.float32 import EXPANSIONS
 from tile_cpu.math.values import Formula, Value
 
@@ -31,7 +31,7 @@ class ExpandMath:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        fused = facts_of(context.capabilities).fma
+        facts = facts_of(context.capabilities)
 
         def call(node: ir.Call, mutator: Any) -> ir.Expr:
             node = mutator.default_mutate(node)
@@ -39,7 +39,7 @@ class ExpandMath:
             if name == POWER:
                 result = power(*node.args)
             else:
-                result = None if name is None else expanded(name, node.args[0], fused=fused)
+                result = None if name is None else expanded(name, node.args[0], facts)
             return node if result is None else result
 
         return func.with_body(visit.mutate(func.body, (ir.Call, call)), func.span)
@@ -63,14 +63,14 @@ def power(base: ir.Expr, exponent: ir.Expr) -> ir.Expr | None:
     return None if product is None else formula.close(product)
 
 
-def expanded(name: str, argument: ir.Expr, *, fused: bool) -> ir.Expr | None:
+def expanded(name: str, argument: ir.Expr, facts: CpuFacts) -> ir.Expr | None:
     """`name(argument)` as arithmetic; `None` for a dtype without expansion."""
     dtype = str(argument.ty.dtype)
     if dtype in _NARROW:
-        wide = expanded(name, tirx.Cast("float32", argument), fused=fused)
+        wide = expanded(name, tirx.Cast("float32", argument), facts)
         return None if wide is None else tirx.Cast(dtype, wide)
     if dtype != "float32":
         return None
-    formula = Formula(fused)
+    formula = Formula(facts.fma, facts.scales)
     x = formula.let("x", Value(argument, formula))
     return formula.close(EXPANSIONS[name](formula, x))

@@ -31,6 +31,12 @@ from tile_cpu.passes.map_grid import GRID
 ON_STACK = "disable_lower_builtin"
 """TVM's annotation for an allocation that becomes an `alloca` whatever its size."""
 
+LINE = 64
+"""Bytes of a cache line."""
+LINE_FROM = 1024
+"""Bytes from which on a tile on the stack begins a cache line. LLVM keeps smaller ones in registers if it can, which
+takes their own type."""
+
 
 @dataclass(frozen=True)
 class PlanMemory:
@@ -107,6 +113,8 @@ class _Planner:
         self._record(buffer, size, "stack" if on_stack else "workspace")
         annotations: Mapping[str, Any] = {ON_STACK: tirx.IntImm("bool", 1)} if on_stack else {}
         moved = S.AllocBuffer(replacement, annotations=annotations, span=alloc.span)
+        if on_stack and size is not None and size >= LINE_FROM:
+            return _on_lines(moved, size)
         if on_stack or _depends_on(buffer, inner):
             return moved
         self._hoisted.append(moved)
@@ -147,6 +155,23 @@ def _in_main_memory(buffer: ir.Var) -> ir.Var:
         elem_offset=buffer.elem_offset,
         data_alignment=buffer.data_alignment,
         layout=None,
+    )
+
+
+def _on_lines(alloc: S.AllocBuffer, size: int) -> S.Stmt:
+    """A tile on the stack that begins a cache line.
+
+    TVM aligns an `alloca` to what its elements need, at most 16 bytes beyond that; an element is a whole line here.
+    A vector load that crosses a line takes twice as long.
+    """
+    tile = alloc.buffer
+    lines = tirx.decl_buffer([-(-size // LINE)], f"uint8x{LINE}", f"{tile.name}_lines")
+    return visit.sequence(
+        [
+            S.AllocBuffer(lines, annotations=alloc.annotations, span=alloc.span),
+            S.DeclBuffer(tile, data=tirx.reinterpret(tile.data.ty, lines.data), span=alloc.span),
+        ],
+        alloc.span,
     )
 
 

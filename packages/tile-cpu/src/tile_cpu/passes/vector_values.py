@@ -15,6 +15,7 @@ from tvm import ir, tirx
 from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.passes.ranges import LIKELY
+from tile_cpu.math.values import SCALE
 from tile_cpu.passes.affine import dtype_of, int_of, lanes_of
 
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
@@ -24,7 +25,11 @@ _BITWISE = (ir.prim.LShift, ir.prim.RShift, ir.prim.BitwiseAnd, ir.prim.BitwiseO
 _BINARY = (*_ARITHMETIC, *COMPARISON, *_BITWISE, tirx.And, tirx.Or)
 
 # Calls without memory or effects whose result in a lane depends on that lane of the arguments alone.
-_ELEMENTWISE = frozenset(["tirx.reinterpret", "tirx.isnan", "tirx.nearbyint", "prim.ceil", "prim.floor"])
+_ELEMENTWISE = frozenset([SCALE, "tirx.reinterpret", "tirx.isnan", "tirx.nearbyint", "prim.ceil", "prim.floor"])
+
+
+_PURE = (0, 1)
+"""`tvm::tirx::CallEffectKind`: an annotation of its argument, a function of its arguments."""
 
 
 class NotVectorizableError(Exception):
@@ -216,17 +221,19 @@ class VectorValues:
         return tirx.if_then_else(condition, broadcast(yes, lanes), broadcast(no, lanes))
 
     def _call(self, expr: ir.Call, mask: ir.Expr | None) -> ir.Expr:
-        name = expr.op.name if isinstance(expr.op, ir.Op) else ""
+        if not isinstance(expr.op, ir.Op):
+            raise NotVectorizableError("call of a function")
+        name = expr.op.name
         if name == "prim.if_then_else":
             return self._if_then_else(expr, mask)
         if name == LIKELY:
             return self.value(expr.args[0], mask)
-        if name not in _ELEMENTWISE and not (isinstance(expr.op, ir.Op) and expr.op.get_attr("TVectorizable")):
-            raise NotVectorizableError(name)
         arguments = [self.value(argument, mask) for argument in expr.args]
         lanes = max((lanes_of(argument) for argument in arguments), default=1)
-        if lanes == 1:
+        if lanes == 1 and expr.op.get_attr("TCallEffectKind") in _PURE:
             return ir.Call(expr.op, arguments, expr.attrs, span=expr.span, ret_ty=expr.ty)
+        if lanes == 1 or not (name in _ELEMENTWISE or expr.op.get_attr("TVectorizable")):
+            raise NotVectorizableError(name)
         return ir.Call(expr.op, [broadcast(a, lanes) for a in arguments], ret_ty=vector_dtype(expr, lanes))
 
 
@@ -235,15 +242,15 @@ def divided(values: ir.Expr, divisor: ir.Expr, lanes: int) -> ir.Expr:
 
     With the rounded reciprocal r and q = values * r, the quotient is q + (values - q * divisor) * r, correctly rounded
     where nothing underflows (Markstein, IBM Journal of R&D 34(1), 1990), that is for values of at least 2^-100. Where
-    the correction is NaN, which takes an infinity, or would lose the sign of zero, q is the quotient. Very small and
-    very large divisors are divided by as they are.
+    q is infinite, of which the correction is NaN, or zero, which would lose its sign, q is the quotient: then alone
+    q + q is q. Very small and very large divisors are divided by as they are.
     """
     d, r, negative = (tirx.Var(name, "float32") for name in ("divisor", "reciprocal", "negative"))
     x, q, corrected = (tirx.Var(name, f"float32x{lanes}") for name in ("dividend", "quotient", "corrected"))
     one, zero = (tirx.FloatImm("float32", value) for value in (1.0, 0.0))
     low, high = (tirx.FloatImm("float32", value) for value in (2.0**-100, 2.0**100))
     rest = tirx.op.fma(q, broadcast(negative, lanes), x)
-    final = tirx.Or(tirx.isnan(corrected), tirx.EQ(q, broadcast(zero, lanes)))
+    final = tirx.EQ(tirx.Add(q, q), q)
     chosen = tirx.Select(final, q, corrected)
     fast = tirx.Let(corrected, tirx.op.fma(rest, broadcast(r, lanes), q), chosen)
     fast = tirx.Let(q, tirx.Mul(x, broadcast(r, lanes)), fast)
