@@ -25,10 +25,10 @@ monkeypatch.setattr("tile_cpu.compiler.build_module", refuse)
     ),
     "UnsupportedOnTargetError": Program(
         inside(
-            'X[0] = T.cast(T.cast(X[0], "float8_e4m3fn", sat=False), "float32")  # HERE',
+            'X[0] = T.cast(T.cast(X[0], "float8_e8m0fnu", sat=False), "float32")  # HERE',
             then=CPU,
         ),
-        'T.cast to float8_e4m3fn with round="rn", sat=False',
+        'T.cast to float8_e8m0fnu with round="rn", sat=False',
     ),
     "WorkspaceLimitError": Program(
         inside('large = T.alloc_fragment((1 << 30,), "int32")  # HERE\nT.clear(large)', then=CPU),
@@ -46,7 +46,7 @@ def test_a_program_for_each_code(name, monkeypatch):
     ("body", "message"),
     [
         ('X[0] = T.call_extern("float8_e4m3fn", "f", X[0])', "tirx.call_extern takes or returns a float8_e4m3fn"),
-        ('X[0] = T.cast(T.cast(X[0], "float8_e5m2", round="rs", rbits=1), "float32")', 'round="rs", sat=True'),
+        ('X[0] = T.cast(T.cast(X[0], "float8_e8m0fnu", round="rs", rbits=1), "float32")', 'round="rs", sat=True'),
         ('T.clear(T.alloc_shared((8,), "int4x2"))', "the CPU has no int4x2"),
     ],
 )

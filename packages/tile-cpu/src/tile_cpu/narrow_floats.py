@@ -102,8 +102,19 @@ class NarrowFloat:
         return self._float(E.Select(E.EQ(wide, self._word(255)), self._word(QUIET_NAN), value))
 
     def encode(self, value: ir.Expr) -> ir.Expr:
-        """The bits that stand for a float32 `value`, of dtype `storage`."""
+        """The bits of the narrow value nearest to a float32 `value`, of dtype `storage`."""
         return self._once("word", self._bits(value), self._encode)
+
+    def encode_exact(self, value: ir.Expr) -> ir.Expr:
+        """The bits of a float32 `value` that is one of the narrow dtype's, which an infinity may be."""
+        if self.dtype.bits > 8 or not self.form.has_infinity:
+            return self.encode(value)
+        return self._once("word", self._bits(value), self._encode_with_infinity)
+
+    def _encode_with_infinity(self, bits: ir.Expr) -> ir.Expr:
+        infinite = E.EQ(tirx.bitwise_and(bits, self._word(0x7FFFFFFF)), self._word(INFINITY))
+        largest = self._encode(bits)
+        return E.Select(infinite, E.Add(largest, E.Cast(self.storage, self._word(1))), largest)
 
     def _encode(self, bits: ir.Expr) -> ir.Expr:
         magnitude = tirx.bitwise_and(bits, self._word(0x7FFFFFFF))

@@ -40,11 +40,12 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
         raise OpArgumentError("cast: stochastic rounding needs random bits", remedy="pass rbits=")
     target = as_dtype(dtype)
     plain = unwrap_cast(value, target)
-    narrow = target.is_float and target.bits <= 8
-    if not target.is_float or (round in ("", "rn") and (sat or not narrow)):
+    form = target.float_format
+    saturates = sat or form is None or target.bits > 8 or not form.has_nan
+    if form is None or (round in ("", "rn") and saturates):
         return Expr(plain)
     random = None if rbits is None else unwrap(rbits, DType("uint32"))
-    return Expr(cast_call(unwrap(value), target, round or "rn", bool(sat), random))
+    return Expr(cast_call(unwrap(value), target, round or "rn", bool(saturates), random))
 
 
 def Cast(dtype: Any, value: Any, annotations: Mapping[str, Any] | None = None, span: Any = None) -> Expr:

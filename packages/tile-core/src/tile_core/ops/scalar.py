@@ -230,5 +230,6 @@ def expand_call(call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
         return None if expand is None else expand(*operands)
     if name == CAST:
         rounding, saturate = str(call.attrs["rounding"]), bool(call.attrs["saturate"])
-        return directed_cast(operands[0], dtype_of(call), rounding, saturate=saturate)
+        random_bits = operands[1] if len(operands) > 1 else None
+        return directed_cast(operands[0], dtype_of(call), rounding, saturate=saturate, random_bits=random_bits)
     return None

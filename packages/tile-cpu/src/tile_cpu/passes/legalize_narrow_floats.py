@@ -253,7 +253,7 @@ class _Rewriter:
 
     def _bits(self, value: ir.Expr, narrow: NarrowFloat) -> ir.Expr:
         known = self._encoded.get(value)
-        return narrow.encode(value) if known is None else known
+        return narrow.encode_exact(value) if known is None else known
 
     def _moved(self, narrow: NarrowFloat, parts: tuple[ir.Expr, ...], move: Any) -> ir.Expr:
         """A choice or arrangement of values, done on their bits where all of them are known."""

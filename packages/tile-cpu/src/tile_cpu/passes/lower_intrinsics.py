@@ -124,7 +124,7 @@ _HANDLERS: dict[str, Any] = {
 
 
 _REMEDIES = {
-    "tile.cast": 'round to nearest (the default) or "rz", "rp", "rm", and let 8-bit floats saturate: sat=True',
+    "tile.cast": "round= and sat=False are for a float of at most 32 bits that becomes a signed one of 8 or 16",
 }
 
 

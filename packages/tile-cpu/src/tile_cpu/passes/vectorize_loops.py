@@ -28,6 +28,7 @@ from tile_core.ir import visit
 from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.ops.build import PARALLEL
+from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import unmarked
 from tile_cpu.llvm.features import CpuFacts, facts_of
@@ -91,7 +92,8 @@ class _Rewriter:
                     return lanes, emitter.emit(guards_of(nest.body, axis.var, axis.low, marked=marked))
                 except NotVectorizableError:
                     continue
-        return 1, _serial(nest.axes, nest.body)
+        # The loops inside may still be vectors.
+        return 1, visit.mutate(_serial(nest.axes, nest.body), (S.For, self.loop))
 
     def _lanes(self, nest: Nest, axis: Axis) -> int:
         lanes = min(self._max_lanes, self._facts.lanes(element_bits(nest)))
@@ -186,10 +188,8 @@ class _Emitter:
         return S.For(step, begin, end - begin, S.ForKind.SERIAL, body, span=self._nest.span)
 
     def _scalars(self, begin: ir.Expr) -> S.Stmt:
-        axis = self._axis
-        return S.For(
-            axis.var, axis.low + begin, axis.extent - begin, S.ForKind.SERIAL, self._nest.body, span=self._nest.span
-        )
+        axis, body = self._axis, visit.mutate(self._nest.body, (S.For, _one_by_one))
+        return S.For(axis.var, axis.low + begin, axis.extent - begin, S.ForKind.SERIAL, body, span=self._nest.span)
 
     def _analyzer(self, *, overhang: bool = False) -> Analyzer:
         """What is known about the loop variables; with `overhang`, the vector axis ends with its last vector."""
@@ -236,6 +236,12 @@ def _named(name: str, value: ir.Expr) -> tuple[list[S.Stmt], ir.Expr]:
         return [], value
     var = tirx.Var(name, dtype_of(value))
     return [S.Bind(var, value)], var
+
+
+def _one_by_one(loop: S.For, mutator: Any) -> S.Stmt:
+    """A loop of a nest whose iterations run one by one, as one whose iterations do too."""
+    loop = mutator.default_mutate(loop)
+    return rebuild.loop(loop, kind=S.ForKind.SERIAL) if loop.kind == S.ForKind.VECTORIZED else loop
 
 
 def _serial(axes: tuple[Axis, ...], body: S.Stmt) -> S.Stmt:

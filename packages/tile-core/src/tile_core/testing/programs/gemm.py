@@ -11,14 +11,28 @@ from tile_core.testing.run import Run
 TABLE = ProgramTable("gemm")
 
 
-def matmul(m, n, k, bm, bn, bk, dtype="float32", accum="float32", trans_a=False, trans_b=False, stages=0, relu=False):
+def matmul(
+    m,
+    n,
+    k,
+    bm,
+    bn,
+    bk,
+    dtype="float32",
+    accum="float32",
+    trans_a=False,
+    trans_b=False,
+    stages=0,
+    relu=False,
+    threads=128,
+):
     """A tiled GEMM in the natural formulation; used by the programs below."""
     a_shape, b_shape = ((k, m) if trans_a else (m, k)), ((n, k) if trans_b else (k, n))
     a_tile, b_tile = ((bk, bm) if trans_a else (bm, bk)), ((bn, bk) if trans_b else (bk, bn))
 
     @T.prim_func
     def kernel(A: T.Tensor(a_shape, dtype), B: T.Tensor(b_shape, dtype), C: T.Tensor((m, n), accum)):
-        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=128) as (bx, by):
+        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=threads) as (bx, by):
             a = T.alloc_shared(a_tile, dtype)
             b = T.alloc_shared(b_tile, dtype)
             c = T.alloc_fragment((bm, bn), accum)
@@ -111,6 +125,50 @@ def tiles_without_a_column_to_sum(run: Run) -> None:
 def short_tiles_along_k(run: Run) -> None:
     for k in (8, 24, 40):
         _check(run, 32, 32, k, 32, 32, k, dtype="float16")
+
+
+@TABLE(case="G2", needs=("gemm", "float16"))
+def widths_that_are_no_powers_of_two(run: Run) -> None:
+    for n in (24, 40, 96, 112, 160):
+        _check(run, 64, n, 64, 64, n, 32, dtype="float16")
+
+
+@TABLE(case="L15", needs=("gemm", "float16"))
+def odd_numbers_of_warps(run: Run) -> None:
+    for threads in (32, 96, 160, 224):
+        _check(run, 64, 104, 48, 64, 104, 16, dtype="float16", threads=threads)
+
+
+@TABLE(case="G9", needs=("gemm", "bfloat16"))
+def a_scalar_in_shared_beside_pipelined_tiles(run: Run) -> None:
+    m, n, k, block = 64, 48, 96, 32
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((m, k), T.bfloat16),
+        B: T.Tensor((k, n), T.bfloat16),
+        S: T.Tensor((1,), T.float32),
+        C: T.Tensor((m, n), T.float32),
+    ):
+        with T.Kernel(1, threads=128):
+            scale = T.alloc_shared((1,), T.float32)
+            a, b = T.alloc_shared((m, block), T.bfloat16), T.alloc_shared((block, n), T.bfloat16)
+            offset = T.alloc_shared((1,), T.float32)
+            c = T.alloc_fragment((m, n), T.float32)
+            scale[0] = S[0]
+            offset[0] = S[0] + 1
+            T.clear(c)
+            for ko in T.Pipelined(k // block, num_stages=2):
+                T.copy(A[0, ko * block], a)
+                T.copy(B[ko * block, 0], b)
+                T.gemm(a, b, c)
+            for i, j in T.Parallel(m, n):
+                C[i, j] = c[i, j] * scale[0] + offset[0]
+
+    a, b = run.integers(m, k, dtype="bfloat16"), run.integers(k, n, dtype="bfloat16")
+    c = run.empty(m, n)
+    run(kernel, a, b, run.tensor([2.0]), c)
+    run.equal(c, (a.double() @ b.double() * 2 + 3).float())
 
 
 @TABLE(needs=("gemm", "bfloat16"))

@@ -306,3 +306,24 @@ def injective_layouts_change_nothing(run: Run) -> None:
         a, b = run.randn(128), run.empty(128)
         run(kernel, a, b)
         run.equal(b, a.flip(0))
+
+
+@TABLE()
+def vectors_inside_of_a_parallel_loop(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((40, 3), T.int32), B: T.Tensor((40, 3), T.int32), Sums: T.Tensor((41,), T.int32)):
+        with T.Kernel(1, threads=64):
+            last = T.alloc_var(T.int32)
+            for i in T.Parallel(40):
+                for w in T.vectorized(3):
+                    last = w
+                    B[i, w] = A[i, w] + w
+            for i in T.Parallel(37):
+                for w in T.vectorized(3):
+                    Sums[i] = Sums[i] + A[i, w]
+            Sums[40] = last
+
+    a, b, sums = run.integers(40, 3), run.empty(40, 3, dtype="int32"), run.integers(41, low=0, high=1)
+    run(kernel, a, b, sums)
+    run.equal(b, a + run.tensor([0, 1, 2], "int32"))
+    run.equal(sums, [*a.sum(1)[:37].tolist(), 0, 0, 0, 2])

@@ -433,6 +433,35 @@ def one_operand_copied_the_other_computed(run: Run) -> None:
     run.equal(c, a @ (b * 2))
 
 
+@TABLE(case="S15", needs=("gemm",))
+def the_operand_that_threads_fill_is_read_first(run: Run) -> None:
+    for stages in (0, 1, 2, 3):
+
+        @T.prim_func
+        def kernel(
+            A: T.Tensor((32, 80), T.float32), B: T.Tensor((80, 32), T.float32), C: T.Tensor((32, 32), T.float32)
+        ):
+            with T.Kernel(1, threads=128):
+                a = T.alloc_shared((32, 16), T.float32)
+                b = T.alloc_shared((16, 32), T.float32)
+                row = T.alloc_fragment((32,), T.float32)
+                c = T.alloc_fragment((32, 32), T.float32)
+                T.clear(c)
+                for k in T.Pipelined(5, num_stages=stages):
+                    for i, j in T.Parallel(32, 16):
+                        a[i, j] = A[i, k * 16 + j] - 1.0
+                    T.copy(B[k * 16, 0], b)
+                    T.reduce_sum(a, row, dim=1)
+                    T.gemm(a, b, c)
+                    for i, j in T.Parallel(32, 32):
+                        c[i, j] += row[i]
+                T.copy(c, C)
+
+        a, b, c = run.integers(32, 80, dtype="float32"), run.integers(80, 32, dtype="float32"), run.empty(32, 32)
+        run(kernel, a, b, c)
+        run.equal(c, (a - 1) @ b + (a - 1).sum(1, keepdim=True))
+
+
 @TABLE(case="S13", needs=("gemm",))
 def pipelined_loops_of_one_and_of_ragged_steps(run: Run) -> None:
     for length in (16, 250):

@@ -261,6 +261,37 @@ def nan_and_infinity_survive_bfloat16(run: Run) -> None:
     run.equal(c, (a.bfloat16() * 2).float())
 
 
+def _check_every_code(run: Run, *dtypes: str) -> None:
+    """Every code of 8-bit floats becomes the float32 that torch's table says."""
+    codes = torch.arange(256, dtype=torch.uint8)
+    for dtype in dtypes:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((256,), T.uint8), B: T.Tensor((256,), T.float32)):
+            with T.Kernel(1, threads=64):
+                for i in T.Parallel(256):
+                    B[i] = T.cast(T.reinterpret(A[i], dtype), "float32")
+
+        b = run.empty(256)
+        run(kernel, codes, b)
+        run.equal(b, codes.view(getattr(torch, dtype)).float())
+
+
+@TABLE(case="D3", needs=("float8",))
+def every_code_of_the_eight_bit_floats(run: Run) -> None:
+    _check_every_code(run, "float8_e4m3fn", "float8_e5m2")
+
+
+@TABLE(case="D3", needs=("float8_fnuz",))
+def every_code_of_the_eight_bit_floats_without_infinity(run: Run) -> None:
+    _check_every_code(run, "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+@TABLE(case="D3", needs=("float8_e8m0fnu",))
+def every_code_of_the_exponents(run: Run) -> None:
+    _check_every_code(run, "float8_e8m0fnu")
+
+
 @TABLE(case="V4")
 def broadcast_constants_of_small_integers(run: Run) -> None:
     @T.prim_func
