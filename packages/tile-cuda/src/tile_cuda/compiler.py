@@ -24,7 +24,6 @@ from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
 from tile_cuda import attributes
-from tile_cuda.instructions import asynchronous
 from tile_cuda.instructions.tensor_map import lower_tensor_maps
 from tile_cuda.nvrtc import Compiled, compile_source
 from tile_cuda.printer import CUDA
@@ -122,7 +121,7 @@ def _on_the_host(kernel: DeviceKernel) -> DeviceKernel:
 def _require_plain_cluster(kernel: DeviceKernel) -> None:
     for call in visit.collect(kernel.func.body, ir.Call):
         name = called(call)
-        if name.startswith("cuda.") and name not in asynchronous.CALLS:
+        if name.startswith("cuda.tcgen05"):
             raise UnsupportedOnTargetError(
                 f"{name.removeprefix('cuda.')} in a cluster of blocks is not emulated",
                 remedy="run the kernel on a GPU, or without cluster_dims",

@@ -1,8 +1,9 @@
 """Number the blocks of a grid in panels, so that blocks that run at the same time share what they read.
 
 `T.use_swizzle(panel_size)` asks for it. With the order `row`, `panel_size` rows of blocks are a panel, which is walked
-column by column; with `column` the axes change places. It is a renumbering: every block still runs once. It is done
-late, when bounds have been proved of the indices as they were.
+column by column; with `column` the axes change places. It is a renumbering: every block still runs once, and blocks of
+one cluster stay neighbours, since clusters are what is numbered. It is done late, when bounds have been proved of the
+indices as they were.
 """
 
 from __future__ import annotations
@@ -43,19 +44,31 @@ class RasterizeBlocks:
 
 def _renumbered(launch: launch_ir.Launch, panel: int, order: str) -> launch_ir.Launch:
     fresh = tuple(tirx.Var(f"block_{axis}", var.ty) for axis, var in zip("xyz", launch.grid_vars, strict=False))
-    number = fresh[0] + fresh[1] * launch.grid_extents[0]
-    first, second = (1, 0) if order == "row" else (0, 1)
-    tall, wide = (launch.grid_extents[axis] for axis in (first, second))
-    strip = wide * panel
+    sizes = launch.cluster_dims[:2]
+    across, down = (_over(extent, size) for extent, size in zip(launch.grid_extents[:2], sizes, strict=True))
+    number = _over(fresh[0], sizes[0]) + _over(fresh[1], sizes[1]) * across
+    first, second, tall, wide = (1, 0, down, across) if order == "row" else (0, 1, across, down)
+    rows = max(1, panel // sizes[first])
+    strip = wide * rows
     index = tirx.floordiv(number, strip)
     within = tirx.floormod(number, strip)
-    height = tirx.min(_like(panel, tall), tall - index * panel)
+    height = tirx.min(_like(rows, tall), tall - index * rows)
+    places = {first: index * rows + tirx.floormod(within, height), second: tirx.floordiv(within, height)}
     binds: list[S.Stmt] = [
-        S.Bind(launch.grid_vars[first], index * panel + tirx.floormod(within, height), launch.span),
-        S.Bind(launch.grid_vars[second], tirx.floordiv(within, height), launch.span),
+        S.Bind(launch.grid_vars[axis], _within(place, fresh[axis], sizes[axis]), launch.span)
+        for axis, place in places.items()
     ]
     rest = [S.Bind(var, raw, launch.span) for var, raw in zip(launch.grid_vars[2:], fresh[2:], strict=True)]
     return replace(launch, grid_vars=fresh, body=visit.sequence([*binds, *rest, launch.body], launch.span))
+
+
+def _over(value: ir.Expr, size: int) -> ir.Expr:
+    return value if size == 1 else tirx.floordiv(value, _like(size, value))
+
+
+def _within(place: ir.Expr, raw: ir.Var, size: int) -> ir.Expr:
+    """The index of the block that is `raw` along the axis, in the cluster at `place`."""
+    return place if size == 1 else place * size + tirx.floormod(raw, _like(size, raw))
 
 
 def _like(value: int, expr: ir.Expr) -> ir.Expr:

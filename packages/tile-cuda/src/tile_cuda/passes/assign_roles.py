@@ -18,6 +18,7 @@ from tvm.tirx import stmt as S
 from tile_core.errors.ops import AnnotationError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier, is_barrier
@@ -29,6 +30,9 @@ from tile_cuda.instructions.threads import FEWEST_REGISTERS, REGISTER_STEP, barr
 
 ARRIVALS = "tile.arrivals"
 """Annotation of barriers: `full` is arrived at by the copying thread, `empty` by every warp of the block."""
+BLOCKS = "tile.arriving_blocks"
+"""Annotation of `empty` barriers: the blocks of a cluster whose warps arrive there."""
+CLUSTER_SYNC = "tile.thread.cluster_sync"
 WARP, WARPGROUP = 32, 128
 OWN_BARRIER = 1
 KEEP_REGISTERS = "tile.keep_registers"
@@ -95,17 +99,22 @@ def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) 
     allocations = [alloc for alloc in visit.collect(own, S.AllocBuffer) if ASYNCHRONOUS in alloc.annotations]
     thread, threads = launch.thread_vars[0], launch.threads[0]
     copying = _copying(_plain(producer.body), thread, threads, registers.get(threads))
+    shares = any(int(alloc.annotations.get(BLOCKS, 1)) > 1 for alloc in allocations)
+    # No block may signal another that has not made its barriers yet, or that has ended.
+    together = ir.Call(tile_op(CLUSTER_SYNC), [], ret_ty="void")
+    meeting = S.Evaluate(together, launch.span) if shares else barrier(launch.span)
     body = visit.sequence(
         [
             *allocations,
             S.IfThenElse(E.EQ(thread, int32(0)), _initialised(allocations, threads), None),
-            barrier(launch.span),
+            meeting,
             S.IfThenElse(
                 E.LT(thread, int32(threads)),
                 _consuming(_plain(own), threads, registers.get(threads)),
                 copying,
                 launch.span,
             ),
+            *([meeting] if shares else []),
         ],
         launch.span,
     )
@@ -125,7 +134,8 @@ def _initialised(allocations: list[S.AllocBuffer], threads: int) -> S.Stmt:
     stmts: list[S.Stmt] = []
     for alloc in allocations:
         if ARRIVALS in alloc.annotations:
-            count = 1 if str(alloc.annotations[ARRIVALS]) == "full" else threads // WARP
+            warps = threads // WARP * int(alloc.annotations.get(BLOCKS, 1))
+            count = 1 if str(alloc.annotations[ARRIVALS]) == "full" else warps
             for stage in range(int(alloc.buffer.shape[0])):
                 place = tirx.address_of(tirx.BufferLoad(alloc.buffer, [int32(stage)]))
                 stmts.append(S.Evaluate(mbarrier_init(place, int32(count))))

@@ -53,6 +53,11 @@ class CopyGroup:
     first: int
     last: int
 
+    @property
+    def blocks(self) -> int:
+        """Blocks of a cluster that fill a stage together."""
+        return max(copy.parts for copy in self.copies)
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -103,10 +108,22 @@ def find_pipelines(
     return found
 
 
+def shared_among(pipeline: Pipeline, blocks: int, tiles: frozenset[ir.Var]) -> Pipeline:
+    """The pipeline with every one of `tiles` loaded in parts by `blocks` blocks."""
+    groups = tuple(
+        replace(
+            group,
+            copies=tuple(replace(copy, parts=blocks) if copy.target in tiles else copy for copy in group.copies),
+        )
+        for group in pipeline.groups
+    )
+    return replace(pipeline, groups=groups)
+
+
 def is_plain(launch: launch_ir.Launch) -> bool:
     """Whether a second program can stand beside the block's: no early exits, no synchronisation by hand."""
     body = launch.body
-    if any(visit.collect(body, kind) for kind in (S.Break, S.Continue)) or launch.cluster_dims != (1, 1, 1):
+    if any(visit.collect(body, kind) for kind in (S.Break, S.Continue)):
         return False
     for stmt in visit.collect(body, S.Evaluate):
         if isinstance(stmt.value, ir.Call) and (op_name(stmt) not in PLAIN or _names_a_barrier(stmt.value)):

@@ -21,10 +21,11 @@ from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE
 from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import mbarrier_arrive, mbarrier_expect, mbarrier_wait
-from tile_cuda.instructions.tma import tma_load
+from tile_cuda.instructions.tma import tma_load, tma_load_multicast
 from tile_cuda.instructions.wgmma import wgmma_wait
-from tile_cuda.passes.assign_roles import ARRIVALS
+from tile_cuda.passes.assign_roles import ARRIVALS, BLOCKS
 from tile_cuda.passes.pipelines import NUM_STAGES, CopyGroup, Pipeline, Preload, statements_of
+from tile_cuda.passes.sharing import Cluster
 from tile_cuda.passes.tensor_copies import TensorCopy, touched
 
 WARP = 32
@@ -76,10 +77,24 @@ def preloader(preload: Preload, full: ir.Var, maps: Mapping[ir.Var, ir.Var]) -> 
     return lambda _stmt: visit.sequence([S.Evaluate(mbarrier_expect(barrier, int32(copy.bytes))), *loads])
 
 
+def _shared_loads(
+    copy: TensorCopy, tile: ir.Var, leading: list[ir.Expr], tensor: ir.Var, barrier: ir.Expr, cluster: Cluster
+) -> list[S.Stmt]:
+    """The instructions that fill this block's part of one tile in every block of the cluster."""
+    found: list[S.Stmt] = []
+    for at in range(copy.part_strips):
+        strip: ir.Expr | int = cluster.rank * copy.part_strips + at if copy.is_cut_in_strips else at
+        row = int32(0) if copy.is_cut_in_strips else cluster.rank * copy.part_rows
+        place = tirx.address_of(tirx.BufferLoad(tile, [*leading, row, int32(1) * strip * copy.strip]))
+        load = tma_load_multicast(place, tensor, barrier, cluster.mask, *copy.coordinates(strip, row))
+        found.append(S.Evaluate(load, copy.call.span))
+    return found
+
+
 def _loads(copy: TensorCopy, tile: ir.Var, leading: list[ir.Expr], tensor: ir.Var, barrier: ir.Expr) -> list[S.Stmt]:
     """The instructions that fill one tile, strip by strip."""
     found: list[S.Stmt] = []
-    for strip in range(copy.columns // copy.strip):
+    for strip in range(copy.strips):
         place = tirx.address_of(tirx.BufferLoad(tile, [*leading, int32(0), int32(strip * copy.strip)]))
         found.append(S.Evaluate(tma_load(place, tensor, barrier, *copy.coordinates(strip)), copy.call.span))
     return found
@@ -89,12 +104,12 @@ def allocations(pipeline: Pipeline, ring: Ring) -> list[S.Stmt]:
     """The tiles and barriers of a ring."""
     kind = ALWAYS if pipeline.is_repeated else ONCE
     tiles = [S.AllocBuffer(ring.tiles[copy.target], {ASYNCHRONOUS: kind}) for copy in pipeline.copies]
-    barriers = [
-        S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: word})
-        for word, buffers in (("full", ring.full), ("empty", ring.empty))
-        for buffer in buffers
+    full = [S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "full"}) for buffer in ring.full]
+    empty = [
+        S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "empty", BLOCKS: group.blocks})
+        for buffer, group in zip(ring.empty, pipeline.groups, strict=True)
     ]
-    return [*tiles, *barriers]
+    return [*tiles, *full, *empty]
 
 
 @dataclass(frozen=True)
@@ -168,8 +183,16 @@ class Consumer:
     product and nothing else touches its result, it even stays in flight when the next iteration begins.
     """
 
-    def __init__(self, pipeline: Pipeline, ring: Ring, thread: ir.Var, overlaps: Callable[[S.Stmt], bool]) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ring: Ring,
+        thread: ir.Var,
+        overlaps: Callable[[S.Stmt], bool],
+        cluster: Cluster | None = None,
+    ) -> None:
         self._pipeline, self._ring, self._thread, self._overlaps = pipeline, ring, thread, overlaps
+        self._cluster = cluster
         self._statements = statements_of(pipeline.loop)
         self._at = _position(pipeline, ring.counter)
         self._copied = {copy.target for copy in pipeline.copies}
@@ -290,10 +313,12 @@ class Consumer:
         return [foreign(together), *(self._release(number, self._at.stage) for number in groups)]
 
     def _release(self, number: int, stage: ir.Expr) -> S.Stmt:
-        """One lane of each warp says that the warp is done."""
+        """One lane of each warp says that the warp is done, to every block that fills the stage."""
+        empty = barrier_at(self._ring.empty[number], stage)
+        if self._cluster is not None and self._pipeline.groups[number].blocks > 1:
+            return S.AttrStmt(int32(0), FOREIGN, int32(0), self._cluster.arrivals(empty, self._thread))
         first = E.EQ(tirx.floormod(self._thread, int32(WARP)), int32(0))
-        arrive = S.Evaluate(mbarrier_arrive(barrier_at(self._ring.empty[number], stage)))
-        return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(first, arrive, None))
+        return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(first, S.Evaluate(mbarrier_arrive(empty)), None))
 
     def _staged(self, stmt: S.Stmt, stage: ir.Var) -> S.Stmt:
         """Accesses of the tiles at their stage."""
@@ -319,8 +344,10 @@ class Consumer:
 class Producer:
     """The loop as the copying thread runs it."""
 
-    def __init__(self, pipeline: Pipeline, ring: Ring, maps: Mapping[ir.Var, ir.Var]) -> None:
-        self._pipeline, self._ring, self._maps = pipeline, ring, maps
+    def __init__(
+        self, pipeline: Pipeline, ring: Ring, maps: Mapping[ir.Var, ir.Var], cluster: Cluster | None = None
+    ) -> None:
+        self._pipeline, self._ring, self._maps, self._cluster = pipeline, ring, maps, cluster
 
     def loop(self, loop: S.For) -> S.Stmt:
         """The loop over nothing but copies."""
@@ -341,7 +368,11 @@ class Producer:
             S.Evaluate(mbarrier_expect(full, int32(total))),
         ]
         for copy in group.copies:
-            stmts += _loads(copy, self._ring.tiles[copy.target], [at.stage], self._maps[copy.target], full)
+            place = self._ring.tiles[copy.target], [at.stage], self._maps[copy.target], full
+            if copy.parts > 1 and self._cluster is not None:
+                stmts += _shared_loads(copy, *place, self._cluster)
+            else:
+                stmts += _loads(copy, *place)
         return stmts
 
 

@@ -43,7 +43,15 @@ from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.wgmma import WarpgroupProduct
 from tile_cuda.passes.assign_roles import ARRIVALS
 from tile_cuda.passes.lower_asynchrony import is_scheduled
-from tile_cuda.passes.pipelines import Pipeline, Preload, find_pipelines, find_preloads, is_plain, written
+from tile_cuda.passes.pipelines import (
+    Pipeline,
+    Preload,
+    find_pipelines,
+    find_preloads,
+    is_plain,
+    shared_among,
+    written,
+)
 from tile_cuda.passes.producer import producer_program
 from tile_cuda.passes.ring import (
     Consumer,
@@ -56,6 +64,7 @@ from tile_cuda.passes.ring import (
     preloader,
     ring_of,
 )
+from tile_cuda.passes.sharing import Cluster, cluster_of
 from tile_cuda.passes.tensor_copies import TensorCopy, address, touched
 
 OPTION = "tile.specialize_warps"
@@ -74,6 +83,7 @@ class SpecializeWarps:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass; the report gets `specialized_warps`, the number of launches."""
         context.report["specialized_warps"] = 0
+        context.report["shared_by_clusters"] = []
         if not context.options.get(OPTION, True) or not _has_accelerator(context.capabilities):
             return func
         padded = {attr.node for attr in visit.collect(func.body, S.AttrStmt) if attr.attr_key == SAFE_VALUE}
@@ -116,7 +126,8 @@ class _Specializer:
         if is_scheduled(self._original.body) or not is_plain(self._original) or not self._pipelines(self._original):
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
-        pipelines = self._pipelines(launch)
+        cluster = cluster_of(launch)
+        pipelines = [_shared(pipeline, launch, cluster) for pipeline in self._pipelines(launch)]
         preloads = find_preloads(launch, self._parameters, self._tiles(launch))
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
         arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
@@ -125,7 +136,7 @@ class _Specializer:
         producer = producer_program(
             launch.body,
             {
-                pipeline.loop: Producer(pipeline, ring, maps).loop
+                pipeline.loop: Producer(pipeline, ring, maps, cluster).loop
                 for pipeline, ring in zip(pipelines, staged, strict=True)
             }
             | {preload.stmt: preloader(preload, arrived[preload.copy.target], maps) for preload in preloads},
@@ -134,6 +145,8 @@ class _Specializer:
         )
         if producer is None:
             return None
+        shared = [str(copy.target.name) for copy in copies if copy.parts > 1]
+        self._context.report["shared_by_clusters"] += shared
         for pipeline, ring in zip(pipelines, staged, strict=True):
             for copy in pipeline.copies:
                 if copy.tile is not None:
@@ -189,7 +202,7 @@ class _Specializer:
         def loop(node: S.For, mutator: Any) -> S.Stmt:
             for pipeline, ring in zip(pipelines, staged, strict=True):
                 if node.same_as(pipeline.loop):
-                    return Consumer(pipeline, ring, thread, self._overlaps).loop()
+                    return Consumer(pipeline, ring, thread, self._overlaps, cluster_of(launch)).loop()
             return mutator.default_mutate(node)
 
         def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:
@@ -229,6 +242,13 @@ class _Specializer:
         binds = [S.Bind(maps[copy.target], copy.map(), launch.span) for copy in copies]
         fast = visit.sequence([*binds, launch.to_stmt()], launch.span)
         return S.IfThenElse(reduce(E.And, tests), fast, self._original.to_stmt(), launch.span)
+
+
+def _shared(pipeline: Pipeline, launch: launch_ir.Launch, cluster: Cluster | None) -> Pipeline:
+    """The pipeline as the blocks of a cluster feed it together."""
+    if cluster is None:
+        return pipeline
+    return shared_among(pipeline, cluster.size, cluster.shares(launch, pipeline))
 
 
 def _copies(pipelines: list[Pipeline]) -> list[TensorCopy]:

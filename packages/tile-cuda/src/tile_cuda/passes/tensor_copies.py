@@ -29,7 +29,8 @@ UNIT_BYTES = 16
 class TensorCopy:
     """One such copy, in either direction: `source` is the region of the tensor, `target` the tile.
 
-    `axes` are the tensor's axes that the tile's rows and columns run along; `tile` is the tile's order.
+    `axes` are the tensor's axes that the tile's rows and columns run along; `tile` is the tile's order. Each of
+    `parts` blocks of a cluster loads one part of the tile for all of them: some strips, or some rows of every strip.
     """
 
     call: OpCall
@@ -39,6 +40,7 @@ class TensorCopy:
     rows: int
     columns: int
     tile: SwizzledTile | None
+    parts: int = 1
 
     @property
     def tensor(self) -> ir.Var:
@@ -61,11 +63,31 @@ class TensorCopy:
         return self.columns if self.tile is None else self.tile.strip
 
     @property
+    def strips(self) -> int:
+        """Strips of the whole tile."""
+        return self.columns // self.strip
+
+    @property
+    def is_cut_in_strips(self) -> bool:
+        """Whether a part is some strips."""
+        return self.strips % self.parts == 0
+
+    @property
+    def part_strips(self) -> int:
+        """Strips that a part consists of, or goes through."""
+        return self.strips // self.parts if self.is_cut_in_strips else self.strips
+
+    @property
+    def part_rows(self) -> int:
+        """Rows of a part."""
+        return self.rows if self.is_cut_in_strips else self.rows // self.parts
+
+    @property
     def box(self) -> tuple[int, ...]:
         """Extents of the box, innermost first."""
         rank = len(self.source.region)
         extents = [1] * rank
-        extents[self.axes[0]] = self.rows
+        extents[self.axes[0]] = self.part_rows
         extents[self.axes[1]] = self.strip
         return tuple(reversed(extents))
 
@@ -86,9 +108,10 @@ class TensorCopy:
         outer = list(reversed(strides(self.source.source)))[1:]
         return [stride.astype("int64") * tirx.IntImm("int64", self.itemsize) for stride in outer]
 
-    def coordinates(self, strip: int) -> list[ir.Expr]:
-        """Where the box of one strip begins, innermost first."""
+    def coordinates(self, strip: ir.Expr | int, row: ir.Expr | int = 0) -> list[ir.Expr]:
+        """Where the box of one strip, from `row` on, begins, innermost first."""
         starts = [axis.min for axis in self.source.region]
+        starts[self.axes[0]] = starts[self.axes[0]] + row
         starts[self.axes[1]] = starts[self.axes[1]] + strip * self.strip
         return [start if str(start.ty.dtype) == "int32" else start.astype("int32") for start in reversed(starts)]
 

@@ -335,7 +335,7 @@ void see_copies(unsigned engine, uint32_t below) { orders[block.self->linear].se
 
 bool has_seen(unsigned thread, uint32_t clock) {
   oldest = block_start;
-  return !is_concurrent(Mark{clock, static_cast<uint16_t>(thread), 0});
+  return !is_concurrent(Mark{clock, mark_of(thread), 0});
 }
 
 uint32_t clock_of_thread() { return orders[block.self->linear].clock; }
