@@ -27,21 +27,25 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
     dtype: str = "float16",
     *,
     causal: bool = False,
+    window: int | None = None,
     groups: int = 1,
     block: tuple[int, int] = (128, 128),
     num_stages: int = 2,
     threads: int = 256,
 ) -> Any:
-    """O = softmax(Q Kᵀ / √dim) V; row i sees keys up to i where `causal`. `groups` query heads share a head of K and V.
+    """O = softmax(Q Kᵀ / √dim) V; row i sees keys up to i where `causal`, and with `window` the last so many of those.
 
-    `block` is the number of queries a block of threads holds and of keys it takes at a time.
+    `groups` query heads share a head of K and V. `block` is the number of queries a block of threads holds and of keys
+    it takes at a time.
     """
+    if window and not causal:
+        raise ValueError("a window is one of causal attention")
     bm, bn = block
     scale = dim**-0.5 * LOG2_E
     shape, shared = (batch, sequence, heads, dim), (batch, sequence, heads // groups, dim)
 
     @T.prim_func
-    def kernel(
+    def kernel(  # noqa: C901 - the same
         Q: T.Tensor(shape, dtype), K: T.Tensor(shared, dtype), V: T.Tensor(shared, dtype), Out: T.Tensor(shape, dtype)
     ):
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=threads) as (bx, by, bz):
@@ -60,21 +64,24 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             # The last rows see the most keys: blocks begin with them, so that no long one is left for the end.
             row = (T.ceildiv(sequence, bm) - 1 - bx) * bm if causal else bx * bm
             steps = T.min(T.ceildiv(row + bm, bn), T.ceildiv(sequence, bn)) if causal else T.ceildiv(sequence, bn)
+            first = T.max(row - window + 1, 0) // bn if window else 0
             T.copy(Q[bz, row : row + bm, by, :], Q_shared)
             T.clear(result)
             T.clear(weights)
             T.clear(total)
-            T.fill(row_max, -T.infinity(T.float32))
+            T.fill(row_max, T.min_value(T.float32))
             # Weights meet their values one step later, so that this product runs beside the next softmax.
-            for step in T.Pipelined(steps, num_stages=num_stages):
+            for step in T.Pipelined(first, steps, num_stages=num_stages):
                 T.copy(K[bz, step * bn : (step + 1) * bn, by // groups, :], K_shared)
                 T.gemm(Q_shared, K_shared, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(V[bz, (step - 1) * bn : step * bn, by // groups, :], V_shared)
                 T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
                 if causal:
-                    if (step + 1) * bn > row:
+                    if (step + 1) * bn > row or (step * bn <= row + bm - window if window else False):
                         for i, j in T.Parallel(bm, bn):
                             visible = (row + i >= step * bn + j) and (step * bn + j < sequence)
+                            if window:
+                                visible = visible and row + i < step * bn + j + window
                             scores[i, j] = T.if_then_else(visible, scores[i, j], -T.infinity(T.float32))
                 elif sequence % bn:
                     for i, j in T.Parallel(bm, bn):
@@ -100,10 +107,17 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
     return kernel
 
 
-def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
+def reference(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, window: int | None = None
+) -> torch.Tensor:
     """The same in float32 by torch, (batch, sequence, heads, dim)."""
     q, k, v = (x.transpose(1, 2).float() for x in (q, k, v))
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    seen = None
+    if window:
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril().triu(1 - window)
+    out = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=seen, is_causal=causal and not window, enable_gqa=True
+    )
     return out.transpose(1, 2)
 
 
@@ -112,15 +126,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="auto", help="where to compile for (default: the best there is)")
     parser.add_argument("--causal", action="store_true", help="each query sees the keys up to its own position")
+    parser.add_argument("--window", type=int, help="with --causal, and of those no more than this many")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() and options.target in ("auto", "cuda") else "cpu"
     dtype = torch.float16 if device == "cuda" else torch.float32
     batch, heads, sequence, dim = 1, 4, 300, 64
     q, k, v = (torch.randn(batch, sequence, heads, dim, device=device).to(dtype) for _ in range(3))
     out = torch.empty_like(q)
-    program = attention(batch, heads, sequence, dim, str(dtype).removeprefix("torch."), causal=options.causal)
+    seen = {"causal": options.causal, "window": options.window}
+    program = attention(batch, heads, sequence, dim, str(dtype).removeprefix("torch."), **seen)
     tl.compile(program, target=options.target)(q, k, v, out)
-    torch.testing.assert_close(out.float(), reference(q, k, v, causal=options.causal), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(out.float(), reference(q, k, v, **seen), rtol=1e-2, atol=1e-2)
     print(f"attention of {heads} heads, {sequence} × {dim} {dtype} on {device}: right")
 
 

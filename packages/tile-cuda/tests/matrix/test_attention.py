@@ -21,6 +21,8 @@ SHAPES: list[tuple[int, int, int, int, dict[str, Any]]] = [
     (2, 4, 70, 128, {"groups": 2, "block": (64, 64), "threads": 128}),
     (1, 1, 300, 64, {"causal": True, "block": (128, 64), "dtype": "bfloat16"}),
     (1, 1, 1, 64, {"block": (64, 64), "threads": 128}),
+    (1, 1, 300, 64, {"causal": True, "window": 90, "block": (128, 64)}),
+    (1, 2, 200, 64, {"causal": True, "window": 1, "block": (64, 64), "threads": 128}),
 ]
 
 
@@ -51,7 +53,7 @@ def check(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]],
     )
     kernel(q.to(device), k.to(device), v.to(device), out)
     assert kernel.report()["fragments_in_shared"] == []
-    expected = example.reference(q, k, v, causal=options.get("causal", False))
+    expected = example.reference(q, k, v, causal=options.get("causal", False), window=options.get("window"))
     tolerance = 1e-2 if dtype == torch.bfloat16 else 2e-3
     torch.testing.assert_close(out.cpu().float(), expected, rtol=tolerance, atol=tolerance)
 
