@@ -10,6 +10,7 @@ from tile_core.printer.simt import NATIVE
 from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.narrow import FLOAT8, PAIRS
+from tile_cuda.passes.allow_tf32 import AllowTf32
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.check_launch import CheckLaunch
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
@@ -33,6 +34,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
         insert_after("check_semantics", CheckLaunch()),
         insert_after(
             "group_threads",
+            AllowTf32(),
             LowerProducts(units),
             LowerAsynchrony(units),
             SpecializeWarps(units),

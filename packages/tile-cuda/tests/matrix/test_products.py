@@ -30,29 +30,44 @@ class Case:
     policy: str = "Square"
     arch: str = "sm_90"
     uses: str = "wgmma"
+    total: str = ""
+    b_dtype: str = ""
 
     def __str__(self) -> str:
         order = "".join("NT"[flag] for flag in (self.transpose_a, self.transpose_b))
         sizes = "x".join(map(str, self.size)) + "-" + "x".join(map(str, self.block))
-        return f"{self.arch}-{self.dtype}-{order}-{sizes}-s{self.stages}-t{self.threads}-{self.policy}"
+        dtypes = "-".join(filter(None, (self.dtype, self.b_dtype, self.total)))
+        return f"{self.arch}-{dtypes}-{order}-{sizes}-s{self.stages}-t{self.threads}-{self.policy}"
+
+    @property
+    def result(self) -> str:
+        """The dtype of C."""
+        return self.total or ("int32" if self.dtype in ("int8", "uint8") else "float32")
+
+    @property
+    def tolerance(self) -> float:
+        """Relative to the largest result: operands that are rounded, or a result that is."""
+        if self.dtype == "float32":
+            return 2e-3
+        return {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-14}.get(self.total, 1e-5)
 
 
 def program(case: Case) -> Any:
     """C = op(A) op(B) with the case's tiles."""
     (m, n, k), (bm, bn, bk) = case.size, case.block
-    ta, tb, dtype = case.transpose_a, case.transpose_b, case.dtype
-    total = "int32" if dtype in ("int8", "uint8") else "float32"
+    ta, tb, dtype, total = case.transpose_a, case.transpose_b, case.dtype, case.result
+    b_dtype = case.b_dtype or dtype
     policy = getattr(T.GemmWarpPolicy, case.policy)
 
     @T.prim_func
     def product(
         A: T.Tensor((k, m) if ta else (m, k), dtype),
-        B: T.Tensor((n, k) if tb else (k, n), dtype),
+        B: T.Tensor((n, k) if tb else (k, n), b_dtype),
         C: T.Tensor((m, n), total),
     ):
         with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=case.threads) as (bx, by):
             a = T.alloc_shared((bk, bm) if ta else (bm, bk), dtype)
-            b = T.alloc_shared((bn, bk) if tb else (bk, bn), dtype)
+            b = T.alloc_shared((bn, bk) if tb else (bk, bn), b_dtype)
             c = T.alloc_fragment((bm, bn), total)
             T.clear(c)
             for step in T.Pipelined(T.ceildiv(k, bk), num_stages=case.stages):
@@ -74,11 +89,11 @@ def check(case: Case, execution: str, device: str) -> None:
     """Run `case` and compare with float64 (exactly for integers)."""
     m, n, k = case.size
     torch.manual_seed(0)
-    dtype = getattr(torch, case.dtype)
-    a, b = (_values(shape, dtype) for shape in ((m, k), (k, n)))
-    total = torch.int32 if not dtype.is_floating_point else torch.float32
-    c = torch.full((m, n), -7 if total == torch.int32 else float("nan"), dtype=total).to(device)
-    configs = {"tile.emulate_check": True} if execution == "emulate" else {}
+    a, b = _values((m, k), case.dtype), _values((k, n), case.b_dtype or case.dtype)
+    total = getattr(torch, case.result)
+    c = torch.full((m, n), float("nan") if total.is_floating_point else -7, dtype=total).to(device)
+    configs: dict[str, Any] = {"tile.emulate_check": True} if execution == "emulate" else {}
+    configs |= {"tile.allow_tf32": True} if case.dtype == "float32" else {}
     target = {"kind": "cuda", "arch": case.arch}
     kernel = tl.compile(program(case), target=target, execution=execution, pass_configs=configs)
     left, right = (a.T if case.transpose_a else a), (b.T if case.transpose_b else b)
@@ -91,10 +106,12 @@ def check(case: Case, execution: str, device: str) -> None:
     if total == torch.int32:
         assert torch.equal(c.cpu().double(), expected)
     else:
-        torch.testing.assert_close(c.cpu().double(), expected, rtol=1e-4, atol=1e-4 * k**0.5)
+        scale = max(1.0, float(expected.abs().max())) if expected.numel() else 1.0
+        torch.testing.assert_close(c.cpu().double() / scale, expected / scale, rtol=0, atol=case.tolerance)
 
 
-def _values(shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
+def _values(shape: tuple[int, int], name: str) -> torch.Tensor:
+    dtype = getattr(torch, name)
     if dtype.is_floating_point:
         return torch.randn(shape).to(dtype)
     return torch.randint(-100 if dtype == torch.int8 else 0, 100, shape).to(dtype)
@@ -113,6 +130,9 @@ WARPGROUPS = [
     Case((128, 128, 0), (128, 128, 64), stages=3, threads=256),
     Case((1, 8, 8), (64, 64, 64), stages=2),
     Case((128, 144, 160), (128, 128, 128), "int8", transpose_b=True, stages=2),
+    Case((100, 24, 80), (64, 24, 64), "uint8", transpose_b=True, stages=2),
+    Case((100, 72, 80), (64, 72, 32), "float32", transpose_b=True, stages=2),
+    Case((100, 40, 80), (64, 40, 64), "float8_e5m2", transpose_b=True, stages=2, b_dtype="float8_e4m3fn"),
 ]
 WARPS = [
     *(Case((64, 64, 64), (64, 64, 32), transpose_a=ta, transpose_b=tb, arch="sm_80", uses="mma") for ta, tb in ORDERS),
@@ -122,6 +142,25 @@ WARPS = [
     Case((64, 32, 96), (64, 32, 32), "int8", transpose_b=True, arch="sm_80", uses="mma"),
     Case((64, 64, 64), (64, 64, 64), policy="FullCol", arch="sm_89", uses="mma"),
     Case((64, 64, 64), (64, 64, 64), policy="FullRow", arch="sm_120", uses="mma"),
+    Case((50, 40, 72), (32, 40, 24), arch="sm_75", uses="mma", threads=64),
+    Case((50, 40, 72), (32, 40, 24), transpose_a=True, transpose_b=True, arch="sm_75", uses="mma", threads=64),
+    Case((50, 40, 80), (24, 40, 48), "int8", transpose_b=True, arch="sm_75", uses="mma", threads=32),
+    *(Case((37, 24, 24), (32, 24, 8), "float32", ta, tb, threads=32, arch="sm_80", uses="mma") for ta, tb in ORDERS),
+    *(
+        Case((19, 24, 12), (16, 24, 4), "float64", ta, tb, 2, 32, "Square", "sm_80", "mma", "float64")
+        for ta, tb in ORDERS
+    ),
+    Case((67, 40, 33), (32, 40, 16), "float64", transpose_b=True, stages=2, total="float64", uses="mma", threads=64),
+    *(Case((35, 40, 65), (32, 40, 32), "uint8", ta, tb, threads=64, uses="mma") for ta, tb in ORDERS),
+    Case((64, 40, 65), (64, 40, 64), "float8_e4m3fn", uses="mma", b_dtype="float8_e5m2"),
+    Case((35, 40, 65), (32, 40, 32), "float8_e5m2", transpose_b=True, threads=64, arch="sm_89", uses="mma"),
+    Case((35, 40, 65), (32, 40, 32), "float8_e4m3fn", threads=64, arch="sm_120", uses="mma", total="float16"),
+    Case((64, 72, 40), (64, 72, 32), total="float16", uses="mma", stages=2),
+    Case((48, 24, 40), (48, 24, 16), total="bfloat16", dtype="bfloat16", arch="sm_80", uses="mma", threads=96),
+    Case((31, 20, 8), (32, 24, 8), "bfloat16", arch="sm_80", uses="mma", threads=64),
+    Case((33, 100, 16), (48, 104, 16), arch="sm_80", uses="mma", threads=96),
+    Case((1, 1, 1), (16, 8, 16), arch="sm_80", uses="mma", threads=32),
+    Case((17, 9, 0), (16, 8, 16), arch="sm_80", uses="mma", threads=32),
 ]
 
 

@@ -65,6 +65,6 @@ def swizzled(rows: int, columns: int, itemsize: int) -> SwizzledTile | None:
     64
     """
     for span in SPANS:
-        if itemsize in (1, 2, 4) and columns * itemsize % span == 0 and rows % 8 == 0:
+        if itemsize in (1, 2, 4, 8) and columns * itemsize % span == 0 and rows % 8 == 0:
             return SwizzledTile(rows, columns, itemsize, span)
     return None

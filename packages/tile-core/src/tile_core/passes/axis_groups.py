@@ -214,13 +214,14 @@ class _Grouping:
             self._axes.join(("fragment", a, axis), ("fragment", b, axis))
 
     def _tie_product(self, product: MatrixProduct) -> None:
-        """The fragments of a product share their rows; every axis of theirs is prescribed."""
+        """A product's fragments are mapped together, C and A with the same rows; every axis of theirs is prescribed."""
         first = product.held[0].buffer
         for held in product.held:
             rank = len(held.buffer.shape)
             mine = ("fragment", self._number[held.buffer])
             self._members.join(("fragment", self._number[first]), mine)
-            self._axes.join(("fragment", self._number[first], len(first.shape) - 2), (*mine, rank - 2))
+            if held.shares_rows:
+                self._axes.join(("fragment", self._number[first], len(first.shape) - 2), (*mine, rank - 2))
             self._prescribed.append(((*mine, rank - 2), held.rows))
             self._prescribed.append(((*mine, rank - 1), held.columns))
 

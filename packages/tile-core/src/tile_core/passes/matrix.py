@@ -39,17 +39,21 @@ WAITED = -1
 
 @dataclass(frozen=True)
 class Held:
-    """How the threads hold a fragment of a product: the digits of its rows and columns, its last two axes."""
+    """How the threads hold a fragment of a product: the digits of its rows and columns, its last two axes.
+
+    `shares_rows`: its rows are those of C, and dealt alike.
+    """
 
     buffer: ir.Var
     rows: AxisDigits
     columns: AxisDigits
+    shares_rows: bool = True
 
 
 class MatrixProduct(Protocol):
     """One product that instructions compute.
 
-    `held` are the fragments among its operands; the rows of all of them are dealt alike. `tiles` are the shared ones.
+    `held` are the fragments among its operands; `tiles` are the shared ones whose order instructions prescribe.
     """
 
     @property
@@ -75,6 +79,10 @@ class MatrixUnits(Protocol):
 
         Fragments among the operands are whole tiles.
         """
+        ...
+
+    def explain(self, call: OpCall, threads: int) -> str:
+        """For the report: the instruction that computes `call`, and why not another that would be faster."""
         ...
 
     def store(self, call: OpCall, scope: ThreadScope) -> S.Stmt | None:
@@ -114,6 +122,20 @@ class Multiplier:
             if region.source in elsewhere or not _is_operand(region):
                 return None
         return self.units.product(call, self.threads, self.capabilities)
+
+    def explain(self, stmt: S.AttrStmt, elsewhere: frozenset[ir.Var]) -> str:
+        """What the report says about a marked statement."""
+        if self.units is None:
+            return "scalar code"
+        call = matrix_call(stmt)
+        regions_of = {side.upper(): call.region(side) for side in "abc"}
+        moved = [side for side, region in regions_of.items() if region.source in elsewhere]
+        if moved:
+            return f"scalar code ({' and '.join(moved)} left the registers, or have several names)"
+        parts = [side for side, region in regions_of.items() if not _is_operand(region)]
+        if parts:
+            return f"scalar code ({' and '.join(parts)}: neither shared tiles nor whole fragments)"
+        return self.units.explain(call, self.threads)
 
 
 def _is_operand(region: ir.TensorRegion) -> bool:

@@ -21,6 +21,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.analyzer import Analyzer
+from tile_core.ir.spans import from_tvm
 from tile_core.ops.print import is_printed_once
 from tile_core.ops.threads import ATOMIC_UPDATES, exchanges, is_for_every_thread, tells_threads_apart
 from tile_core.passes import rebuild
@@ -91,6 +92,8 @@ def _partition(
     multiplier = Multiplier(units, scope.block, context.capabilities)
     own = replace(launch, body=visit.mutate(launch.body, (S.AttrStmt, _without_foreign)))
     body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(own)).stmt(launch.body)
+    told = context.report.setdefault("products", [])
+    told += [product for product in scope.products if product not in told]
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
     head += [
         S.Bind(head, Analyzer().simplify(tirx.floormod(int32(0) - source.start, int32(source.unit))))
@@ -175,7 +178,11 @@ class _Block:
         return emit_reduction(self._scope, marked_call(stmt))
 
     def _matrix(self, stmt: S.AttrStmt) -> S.Stmt:
-        product = self._multiplier.product(stmt, frozenset(self._scope.plan.elsewhere))
+        elsewhere = frozenset(self._scope.plan.elsewhere)
+        product = self._multiplier.product(stmt, elsewhere)
+        place = from_tvm(stmt.span)
+        where = "" if place is None else f"line {place.line}: "
+        self._scope.products.append(f"{where}{self._multiplier.explain(stmt, elsewhere)}")
         if product is None:
             return self.stmt(stmt.body)
         self._scope.tiles.update(product.tiles)

@@ -90,9 +90,10 @@ class Registers:
 class ThreadScope:
     """One launch: `thread` is the linear thread index, `block` the number of threads.
 
-    `tiles`: shared tiles that matrix instructions read, and how they lie in memory; `asynchronous`: shared tiles whose
-    readers and writers wait for each other by barriers of their own; `known_aligned`: tensors whose start the host has
-    found to be aligned for vectors. `ragged`: arrays of registers whose elements beyond the tile are computed with.
+    `tiles`: shared tiles that matrix instructions read, and how they lie in memory; `products`: what computes each
+    product, for the report; `asynchronous`: shared tiles whose readers and writers wait for each other by barriers of
+    their own; `known_aligned`: tensors whose start the host has found to be aligned for vectors. `ragged`: arrays of
+    registers whose elements beyond the tile are computed with.
     """
 
     plan: Plan
@@ -107,6 +108,7 @@ class ThreadScope:
     workspaces: list[ir.Var] = field(default_factory=list)
     ragged: set[ir.Var] = field(default_factory=set)
     tiles: dict[ir.Var, SwizzledTile] = field(default_factory=dict)
+    products: list[str] = field(default_factory=list)
     asynchronous: frozenset[ir.Var] = frozenset()
     known_aligned: frozenset[ir.Var] = frozenset()
 

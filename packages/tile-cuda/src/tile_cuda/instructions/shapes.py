@@ -279,8 +279,13 @@ class MatrixInstruction:
         return self.metadata_layout.lanes // (8 * (WARPGROUP // LANES if self.family == "wgmma" else 1))
 
     @property
+    def operand_bits(self) -> int:
+        """Bits of an element of A and B in registers."""
+        return BITS[PTX_TYPES[self.a]]
+
+    @property
     def _packed(self) -> int:
-        return max(1, 32 // BITS[PTX_TYPES[self.a]])
+        return max(1, 32 // self.operand_bits)
 
     def exists_on(self, capability: int) -> bool:
         """Whether an architecture, as `90` for `sm_90`, has it."""

@@ -1,91 +1,171 @@
-"""Products by warps (`mma`): a warp multiplies 16 rows by 8 columns, all operands in registers.
+"""Products by warps (`mma`): a warp multiplies 16 (or 8) rows by 8 columns, all operands in registers.
 
-Warps are dealt to the rows and columns of C. Shared operands are loaded by `ldmatrix`, four 8 × 8 matrices at a time,
-from swizzled tiles without bank conflicts; an operand that is stored the other way round is transposed on the way.
-The order of registers is PTX's ("Matrix fragments for mma.m16n8k16" and its relatives).
+Warps are dealt to the rows and columns of C. Of the instructions for the dtypes, the one with the largest k that
+divides the tile is taken. The order of registers is PTX's ("Matrix fragments for mma.m16n8k16" and its relatives), but that of
+K, where both operands may choose it: the sum is the same in any order, so a B that is a fragment gives each thread
+`RUN_BYTES` in a row, which is what it can be computed from in whole vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import as_dtype
-from tile_core.ir import regions, visit
+from tile_core.ir import regions
 from tile_core.layouts.digits import AxisDigits, Digit
-from tile_core.layouts.swizzle import UNIT_BYTES
 from tile_core.ops.base import OpCall
-from tile_core.ops.build import number
+from tile_core.ops.build import widened
 from tile_core.ops.gemm import sizes, transposed
-from tile_core.passes.thread_scope import ThreadScope, int32, phase
-from tile_cuda.instructions.ldmatrix import ldmatrix
-from tile_cuda.instructions.mma import mma
-from tile_cuda.instructions.shapes import find
-from tile_cuda.matrix.operands import SharedMatrix, reading, shared_matrix
-from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product
+from tile_core.passes.matrix import Held
+from tile_core.passes.thread_scope import ThreadScope
+from tile_cuda.instructions.shapes import MatrixInstruction, instructions
+from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
+from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product, Refusal, operand_type
 
 WARP = 32
-ROWS, COLUMNS, DEPTH_BYTES = 16, 8, 32
-WORD_BYTES = 4
+COLUMNS = 8
+QUAD = 4
+"""Lanes that share a row of an operand."""
+RUN_BYTES = 32
 
 
 @dataclass(frozen=True)
 class WarpProduct(Product):
-    """One `tile.gemm` as warp instructions; `down` × `across` warps share C."""
+    """One `tile.gemm` as warp instructions; `down` × `across` warps share C.
+
+    `run` is the number of elements along K that a thread holds in a row: those of a register, or more.
+    """
+
+    run: int = 0
+
+    @property
+    def packed(self) -> int:
+        """Elements of a register of A and B."""
+        return max(1, 32 // self.instruction.operand_bits)
+
+    @property
+    def groups(self) -> int:
+        """Registers along K that the instruction takes at once: groups of `QUAD * packed` elements."""
+        return self.instruction.k // (QUAD * self.packed)
+
+    @property
+    def total(self) -> str:
+        """The dtype that is summed in; C may be another."""
+        return self.instruction.d
 
     def rows(self, m: int) -> AxisDigits:
-        """See `_rows`."""
-        return _rows(m, self.down)
+        """Rows of C: lane / 4, two registers, warps, repetitions."""
+        halves = self.instruction.m // COLUMNS
+        repeats = m // (self.instruction.m * self.down)
+        return _without_ones(
+            Digit(8, stride=QUAD), Digit(halves, rank=1), Digit(self.down, stride=WARP), Digit(repeats, rank=3)
+        )
 
     def columns(self, n: int, across: int) -> AxisDigits:
-        """See `_columns`."""
-        return _columns(n, self.down, across)
+        """Columns of C: two registers, lane % 4, repetitions, warps."""
+        return (
+            Digit(2, rank=0, lane=True),
+            Digit(QUAD, stride=1),
+            Digit(n // (COLUMNS * across), rank=2),
+            Digit(across, stride=WARP * self.down),
+        )
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """C, and the operands that are fragments."""
+        m, n, k = sizes(self.call)
+        found = [Held(self.call.region("c").source, self.rows(m), self.columns(n, self.across))]
+        if self.a is None:
+            found.append(Held(self.call.region("a").source, self.rows(m), self._depth(k, rank=2, is_last=True)))
+        if self.b is None:
+            columns = _without_ones(
+                Digit(COLUMNS, stride=QUAD),
+                Digit(n // (COLUMNS * self.across), rank=3),
+                Digit(self.across, stride=WARP * self.down),
+            )
+            is_last = transposed(self.call, "b")
+            depth = self._depth(k, rank=1, is_last=is_last)
+            rows, last = (columns, depth) if is_last else (depth, columns)
+            found.append(Held(self.call.region("b").source, rows, last, shares_rows=False))
+        return tuple(found)
+
+    def _depth(self, k: int, *, rank: int, is_last: bool) -> AxisDigits:
+        """K of an operand in registers: a run, the lanes of a quad, repetitions."""
+        run = () if self.run == 1 else (Digit(self.run, rank=0, lane=is_last),)
+        return (*run, Digit(QUAD, stride=1), Digit(k // (QUAD * self.run), rank=rank))
 
     def emit(self, scope: ThreadScope) -> S.Stmt:
         """Load operands and multiply, step by step along K."""
-        return _Issue(self, scope).result()
+        from tile_cuda.matrix.warp_issue import WarpIssue
+
+        return WarpIssue(self, scope).result()
 
 
-def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | None:
-    """The product, `None` where its shape, dtypes or tiles are not those of the instruction."""
+def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | Refusal:
+    """The product, or why no instruction makes it."""
+    c_dtype, (a, b) = as_dtype(str(call.region("c").source.dtype)), (operand_type(call, side) for side in "ab")
+    total = c_dtype if c_dtype.is_integer else widened(a, b, c_dtype)
+    found = instructions(total.name, a.name, b.name, capability, "mma")
+    if not found:
+        if a.name == "float32":
+            return Refusal("float32 is summed exactly by scalar code; `tile.allow_tf32` lets operands be rounded")
+        return Refusal(f"sm_{capability} has no mma of {a} and {b} into {total}")
+    if threads % WARP:
+        return Refusal(f"{threads} threads are not whole warps")
+    if regions.scope(call.region("c").source) != regions.FRAGMENT:
+        return Refusal("C is not a fragment")
+    reasons = []
+    for instruction in found:
+        product = _fitted(call, instruction, threads // WARP)
+        if isinstance(product, WarpProduct):
+            return product
+        reasons.append(product)
+    return reasons[-1]
+
+
+def _fitted(call: OpCall, instruction: MatrixInstruction, warps: int) -> WarpProduct | Refusal:
     m, n, k = sizes(call)
-    a_dtype, b_dtype, c_dtype = (as_dtype(str(call.region(side).source.dtype)) for side in "abc")
-    if threads % WARP or a_dtype.bits not in (8, 16) or c_dtype.bits != 32:
-        return None
-    depth = DEPTH_BYTES * 8 // a_dtype.bits
-    instruction = find("mma", (ROWS, COLUMNS, depth), c_dtype.name, a_dtype.name, b_dtype.name)
-    split = _split(m, n, threads // WARP, int(call.attrs.get("policy", 0)))
-    if instruction is None or not instruction.exists_on(capability) or split is None or k % depth:
-        return None
-    b = _operand(call, "b", transposed(call, "b"))
-    if b is None or regions.scope(call.region("c").source) != regions.FRAGMENT:
-        return None
-    if regions.scope(call.region("a").source) == regions.FRAGMENT:
-        if a_dtype.bits != 16 or transposed(call, "a"):
-            return None
-        return WarpProduct(call, instruction, *split, None, b)
-    a = _operand(call, "a", not transposed(call, "a"))
-    return None if a is None else WarpProduct(call, instruction, *split, a, b)
+    split = _split(m, n, instruction.m, warps, int(call.attrs.get("policy", 0)))
+    if split is None or k % instruction.k or not k:
+        return Refusal(_nearest(instruction, m, n, k, warps))
+    a, b = _operand(call, "a"), _operand(call, "b")
+    for side, operand in (("A", a), ("B", b)):
+        if isinstance(operand, Refusal):
+            return Refusal(f"{side} {operand.why}")
+    if a is None and transposed(call, "a"):
+        return Refusal("A is a fragment that is stored transposed")
+    assert not isinstance(a, Refusal) and not isinstance(b, Refusal)
+    product = WarpProduct(call, instruction, *split, a, b)
+    return WarpProduct(call, instruction, *split, a, b, _run(product, k))
 
 
-def _operand(call: OpCall, side: str, depth_is_last: bool) -> SharedMatrix | None:
-    found = shared_matrix(call.region(side), depth_is_last=depth_is_last)
-    if found is None or not (depth_is_last or found.tile.itemsize == 2):
+def _run(product: WarpProduct, k: int) -> int:
+    """Elements in a row along K: more than a register's where B is computed and A can follow."""
+    run = RUN_BYTES * 8 // product.instruction.operand_bits
+    a = product.a
+    free = product.b is None and a is not None and a.depth_is_contiguous and a.has_units
+    return run if free and k % (QUAD * run) == 0 else product.packed
+
+
+def _operand(call: OpCall, side: str) -> SharedMatrix | Refusal | None:
+    """An operand in shared memory; `None` for a fragment."""
+    region = call.region(side)
+    if regions.scope(region.source) == regions.FRAGMENT:
         return None
-    return found if found.begins(1, UNIT_BYTES // found.tile.itemsize) else None
+    found = shared_matrix(region, depth_is_last=transposed(call, side) == (side == "b"))
+    return found if found is not None else Refusal("has elements that are not whole bytes")
 
 
-def _split(m: int, n: int, warps: int, policy: int) -> tuple[int, int] | None:
+def _split(m: int, n: int, rows: int, warps: int, policy: int) -> tuple[int, int] | None:
     """Warps along M and N; without a policy as square as the shares of a warp can be."""
     found = [
         (down, warps // down)
         for down in range(1, warps + 1)
-        if warps % down == 0 and m % (ROWS * down) == 0 and n % (COLUMNS * (warps // down)) == 0
+        if warps % down == 0 and m % (rows * down) == 0 and n % (COLUMNS * (warps // down)) == 0
     ]
-    if not found:
+    if not found or not m or not n:
         return None
     if policy == FULL_ROW:
         return found[-1]
@@ -94,129 +174,15 @@ def _split(m: int, n: int, warps: int, policy: int) -> tuple[int, int] | None:
     return min(found, key=lambda split: m // split[0] + n // split[1])
 
 
-def _rows(m: int, down: int) -> AxisDigits:
-    """Rows of C: lane / 4, two registers, warps, repetitions."""
-    return (Digit(8, stride=4), Digit(2, rank=1), Digit(down, stride=WARP), Digit(m // (ROWS * down), rank=3))
+def _nearest(instruction: MatrixInstruction, m: int, n: int, k: int, warps: int) -> str:
+    """What the tile would have to be."""
+    unit = f"multiples of {instruction.m} × {COLUMNS} × {instruction.k}"
+    near = [max(1, -(-size // step)) * step for size, step in ((m, instruction.m), (n, COLUMNS), (k, instruction.k))]
+    if near != [m, n, k]:
+        return f"the tile {m} × {n} × {k} is not made of {unit}; the nearest is {near[0]} × {near[1]} × {near[2]}"
+    return f"{warps} warps cannot share {m} × {n} in pieces of {instruction.m} × {COLUMNS}"
 
 
-def _columns(n: int, down: int, across: int) -> AxisDigits:
-    """Columns of C: two registers, lane % 4, repetitions, warps."""
-    return (
-        Digit(2, rank=0, lane=True),
-        Digit(4, stride=1),
-        Digit(n // (COLUMNS * across), rank=2),
-        Digit(across, stride=WARP * down),
-    )
-
-
-class _Issue:
-    def __init__(self, product: WarpProduct, scope: ThreadScope) -> None:
-        self._product, self._scope, self._span = product, scope, product.call.span
-        m, n, k = sizes(product.call)
-        self._down, self._across = m // (ROWS * product.down), n // (COLUMNS * product.across)
-        self._steps = k // product.instruction.k
-        self._dtype = str(product.call.region("a").source.dtype)
-        self._word = WORD_BYTES * 8 // as_dtype(self._dtype).bits
-        self._c = scope.registers[product.call.region("c").source].array
-        self._warp = tirx.floordiv(scope.thread, int32(WARP))
-        self._lane = tirx.floormod(scope.thread, int32(WARP))
-
-    def result(self) -> S.Stmt:
-        a, load_a = self._left()
-        b = self._array("b", self._across * 2 * self._word)
-        step = tirx.Var("step", "int32")
-        body = visit.sequence([*load_a(step), *self._right(b, step), self._multiply(a, b, step)], self._span)
-        loop = S.For(step, int32(0), int32(self._steps), S.ForKind.UNROLLED, body, span=self._span)
-        arrays = [S.AllocBuffer(b, span=self._span)]
-        if self._product.a is not None:
-            arrays.append(S.AllocBuffer(a, span=self._span))
-        return phase(visit.sequence([*self._cleared(), *arrays, loop], self._span))
-
-    def _array(self, name: str, elements: int) -> ir.Var:
-        dtype = str(self._product.call.region(name).source.dtype)
-        return tirx.decl_buffer((elements,), dtype, f"{name}_part", scope=regions.LOCAL, data_alignment=UNIT_BYTES)
-
-    def _cleared(self) -> list[S.Stmt]:
-        """C set to zero where the call wants that."""
-        clear = self._product.call.args["clear_accum"]
-        fixed = regions.constant(clear)
-        if fixed == 0:
-            return []
-        count = self._down * self._across * 4
-        zero = number(0, as_dtype(str(self._c.dtype)))
-        body = self._unrolled(count, lambda at: S.BufferStore(self._c, zero, [at], self._span))
-        return [body if fixed else S.IfThenElse(clear, body, None, self._span)]
-
-    def _unrolled(self, count: int, body: Callable[[ir.Expr], S.Stmt]) -> S.Stmt:
-        at = tirx.Var("part", "int32")
-        return S.For(at, int32(0), int32(count), S.ForKind.UNROLLED, body(at), span=self._span)
-
-    def _left(self) -> tuple[ir.Var, Callable[[ir.Expr], list[S.Stmt]]]:
-        """The array of A and the statements that fill it for a step: none where A is a fragment."""
-        operand = self._product.a
-        if operand is None:
-            return self._scope.registers[self._product.call.region("a").source].array, lambda _step: []
-        array = self._array("a", self._down * 4 * self._word)
-        first = tirx.floormod(self._warp, int32(self._product.down)) * ROWS
-        lane, depth = self._lane, self._product.instruction.k
-
-        def load(step: ir.Expr) -> list[S.Stmt]:
-            def part(at: ir.Expr) -> S.Stmt:
-                row = first + at * (ROWS * self._product.down)
-                if operand.depth_is_contiguous:
-                    outer, inner = lane % 16, tirx.floordiv(lane, int32(16)) * (depth // 2)
-                else:
-                    outer, inner = tirx.floordiv(lane, int32(8)) % 2 * 8, lane % 8 + tirx.floordiv(lane, int32(16)) * 8
-                place = operand.address(row + outer, step * depth + inner)
-                registers = self._address(array, at * (4 * self._word))
-                return self._do(reading(ldmatrix(registers, place, count=4, trans=not operand.depth_is_contiguous)))
-
-            return [self._unrolled(self._down, part)]
-
-        return array, load
-
-    def _right(self, array: ir.Var, step: ir.Expr) -> list[S.Stmt]:
-        """B for a step: pairs of eight columns, and one more where their number is odd."""
-        operand, depth, lane = self._product.b, self._product.instruction.k, self._lane
-        stride = self._across * COLUMNS
-        first = tirx.floordiv(self._warp, int32(self._product.down)) * stride
-
-        def part(at: ir.Expr, count: int) -> S.Stmt:
-            if operand.depth_is_contiguous:
-                outer = lane % 8 + (tirx.floordiv(lane, int32(16)) * 8 if count == 4 else 0)
-                inner = tirx.floordiv(lane, int32(8)) % 2 * (depth // 2)
-            else:
-                outer = tirx.floordiv(lane, int32(16)) * 8 if count == 4 else int32(0)
-                inner = lane % 16
-            place = operand.address(first + at * COLUMNS + outer, step * depth + inner)
-            registers = self._address(array, at * (2 * self._word))
-            return self._do(reading(ldmatrix(registers, place, count=count, trans=not operand.depth_is_contiguous)))
-
-        found: list[S.Stmt] = []
-        if pairs := self._across // 2:
-            found.append(self._unrolled(pairs, lambda at: part(at * 2, 4)))
-        if self._across % 2:
-            found.append(part(int32(self._across - 1), 2))
-        return found
-
-    def _multiply(self, a: ir.Var, b: ir.Var, step: ir.Expr) -> S.Stmt:
-        steps = self._steps if self._product.a is None else 1
-        at_step = step if self._product.a is None else int32(0)
-
-        def row(i: ir.Expr) -> S.Stmt:
-            left = self._address(a, (i * steps + at_step) * (4 * self._word))
-
-            def column(j: ir.Expr) -> S.Stmt:
-                c = self._address(self._c, (i * self._across + j) * 4)
-                right = self._address(b, j * (2 * self._word))
-                return self._do(mma(c, left, right, instruction=self._product.instruction))
-
-            return self._unrolled(self._across, column)
-
-        return self._unrolled(self._down, row)
-
-    def _address(self, array: ir.Var, register: ir.Expr) -> ir.Expr:
-        return tirx.address_of(tirx.BufferLoad(array, [register]))
-
-    def _do(self, call: ir.Expr) -> S.Stmt:
-        return S.Evaluate(call, self._span)
+def _without_ones(*digits: Digit) -> AxisDigits:
+    """Digits with more than one value."""
+    return tuple(digit for digit in digits if digit.count > 1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm import ir, tirx
+from tvm.ir.prim import expr as E
 
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions
 from tile_core.ir.analyzer import Analyzer
-from tile_core.layouts.swizzle import SwizzledTile, swizzled
+from tile_core.layouts.swizzle import UNIT_BYTES, SwizzledTile, swizzled
 from tile_core.passes.insert_barriers import ACCESS
 from tile_cuda.instructions.wgmma import smem_descriptor
 
@@ -22,10 +23,11 @@ class SharedMatrix:
     """A matrix in a shared tile.
 
     `outer` × `depth` as the instruction sees it: `depth` is the summed axis. `depth_is_contiguous` is PTX's K-major.
+    `tile` is its swizzled order, `None` for a tile that stays row by row.
     """
 
     region: ir.TensorRegion
-    tile: SwizzledTile
+    tile: SwizzledTile | None
     outer: int
     depth: int
     depth_is_contiguous: bool
@@ -34,6 +36,24 @@ class SharedMatrix:
     def buffer(self) -> ir.Var:
         """The tile."""
         return self.region.source
+
+    @property
+    def order(self) -> SwizzledTile:
+        """The swizzled order, of a matrix that `is_in_strips`."""
+        assert self.tile is not None
+        return self.tile
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return as_dtype(str(self.buffer.dtype)).bits // 8
+
+    @property
+    def has_units(self) -> bool:
+        """Whether each row is 16-byte units, the first of which it begins with: what `ldmatrix` and vectors move."""
+        columns = regions.constant(self.buffer.shape[-1])
+        assert columns is not None
+        return not columns * self.itemsize % UNIT_BYTES and self.begins(1, UNIT_BYTES // self.itemsize)
 
     def descriptor(self, outer: ir.Expr | int) -> ir.Expr:
         """The descriptor of the part that begins at index `outer` of the outer axis, at depth 0."""
@@ -46,25 +66,34 @@ class SharedMatrix:
         return reading(
             smem_descriptor(
                 address,
-                leading_bytes=self.tile.strip_bytes,
-                stride_bytes=DESCRIPTOR_ROWS * self.tile.span,
-                swizzle=self.tile.span,
+                leading_bytes=self.order.strip_bytes,
+                stride_bytes=DESCRIPTOR_ROWS * self.order.span,
+                swizzle=self.order.span,
             )
         )
 
     def advance(self, outer: int, depth: int) -> int:
         """Bytes from a descriptor to the part `outer` and `depth` further on."""
         row, column = (outer, depth) if self.depth_is_contiguous else (depth, outer)
-        return int(self.tile.offset(row, column)) * self.tile.itemsize
+        return int(self.order.offset(row, column)) * self.order.itemsize
+
+    def element(self, outer: ir.Expr, depth: ir.Expr, count: int = 1) -> ir.TensorLoad:
+        """An element, or `count` neighbours of a row from there on."""
+        *leading, row, column = (axis.min for axis in self.region.region)
+        first, second = (outer, depth) if self.depth_is_contiguous else (depth, outer)
+        last = column + second
+        if count > 1:
+            last = E.Ramp(last, E.IntImm(last.ty, 1), count)
+        return tirx.BufferLoad(self.buffer, [*leading, row + first, last])
 
     def address(self, outer: ir.Expr, depth: ir.Expr) -> ir.Expr:
         """The address of an element."""
-        *leading, row, column = (axis.min for axis in self.region.region)
-        first, second = (outer, depth) if self.depth_is_contiguous else (depth, outer)
-        return tirx.address_of(tirx.BufferLoad(self.buffer, [*leading, row + first, column + second]))
+        return tirx.address_of(self.element(outer, depth))
 
     def is_in_strips(self) -> bool:
         """Whether it begins and ends where descriptors can: at eight rows and whole strips."""
+        if self.tile is None:
+            return False
         rows, columns = (regions.constant(axis.extent) for axis in self.region.region[-2:])
         assert rows is not None and columns is not None
         return (
@@ -80,16 +109,17 @@ class SharedMatrix:
 
 
 def shared_matrix(region: ir.TensorRegion, *, depth_is_last: bool) -> SharedMatrix | None:
-    """`region` as an operand; `None` where its tile cannot be swizzled."""
+    """`region` as an operand; `None` for extents that are not constants and elements that are not whole bytes.
+
+    Rows that are an odd number of 16-byte units stay as they are: eight neighbours lie in different banks anyway.
+    """
     buffer = region.source
     rows, columns = (regions.constant(extent) for extent in list(buffer.shape)[-2:])
     own_rows, own_columns = (regions.constant(axis.extent) for axis in region.region[-2:])
     dtype = as_dtype(str(buffer.dtype))
-    if rows is None or columns is None or own_rows is None or own_columns is None or dtype.bits not in (8, 16, 32):
+    if rows is None or columns is None or own_rows is None or own_columns is None or dtype.bits not in (8, 16, 32, 64):
         return None
     tile = swizzled(rows, columns, dtype.bits // 8)
-    if tile is None:
-        return None
     outer, depth = (own_rows, own_columns) if depth_is_last else (own_columns, own_rows)
     return SharedMatrix(region, tile, outer, depth, depth_is_last)
 

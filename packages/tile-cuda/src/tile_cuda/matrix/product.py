@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from tvm import ir
 from tvm.tirx import stmt as S
 
+from tile_core.dtypes import DType, as_dtype
 from tile_core.layouts.digits import AxisDigits
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
-from tile_core.ops.gemm import sizes
 from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import MatrixInstruction
@@ -20,18 +20,33 @@ from tile_cuda.matrix.operands import SharedMatrix
 
 FULL_ROW, FULL_COLUMN = 1, 2
 """Values of a call's `policy`; anything else is as square as possible."""
+TF32 = "tf32"
+"""Attribute of a `tile.gemm` on float32 whose operands may be rounded to tfloat32."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an instruction does not compute a product, as the end of a sentence."""
+
+    why: str
+
+
+def operand_type(call: OpCall, side: str) -> DType:
+    """What instructions take an operand for."""
+    dtype = as_dtype(str(call.region(side).source.dtype))
+    return as_dtype("tfloat32") if dtype.name == "float32" and call.attrs.get(TF32) else dtype
 
 
 @dataclass(frozen=True)
 class Product(ABC):
-    """One `tile.gemm` by `instruction`; `down` × `across` units share C. `a` is `None` where A is a fragment."""
+    """One `tile.gemm` by `instruction`; `down` × `across` units share C. An operand that is a fragment is `None`."""
 
     call: OpCall
     instruction: MatrixInstruction
     down: int
     across: int
     a: SharedMatrix | None
-    b: SharedMatrix
+    b: SharedMatrix | None
 
     @abstractmethod
     def rows(self, m: int) -> AxisDigits:
@@ -46,15 +61,12 @@ class Product(ABC):
         """The statements that every thread of the block runs."""
 
     @property
+    @abstractmethod
     def held(self) -> tuple[Held, ...]:
-        """C, and A where it is a fragment."""
-        m, n, k = sizes(self.call)
-        found = [Held(self.call.region("c").source, self.rows(m), self.columns(n, self.across))]
-        if self.a is None:
-            found.append(Held(self.call.region("a").source, self.rows(m), self.columns(k, 1)))
-        return tuple(found)
+        """C, and the operands that are fragments."""
 
     @property
     def tiles(self) -> Mapping[ir.Var, SwizzledTile]:
-        """The shared operands."""
-        return {operand.buffer: operand.tile for operand in (self.a, self.b) if operand is not None}
+        """The shared operands that are swizzled."""
+        operands = [operand for operand in (self.a, self.b) if operand is not None]
+        return {operand.buffer: operand.tile for operand in operands if operand.tile is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from tile_core.ops.base import OpCall
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.mma import warp_product
+from tile_cuda.matrix.product import Product, Refusal
 from tile_cuda.matrix.store import matrix_store
 from tile_cuda.matrix.wgmma import held_in_place, settled, warpgroup_product
 
@@ -26,11 +28,24 @@ class TensorCores:
 
     def product(self, call: OpCall, threads: int, _capabilities: Any) -> MatrixProduct | None:
         """See `tile_core.passes.matrix.MatrixUnits`."""
+        return next((found for found in self._tried(call, threads) if not isinstance(found, Refusal)), None)
+
+    def explain(self, call: OpCall, threads: int) -> str:
+        """See `tile_core.passes.matrix.MatrixUnits`: the instruction, or the reasons against each kind."""
+        found = list(self._tried(call, threads))
+        reasons = "; ".join(product.why for product in found if isinstance(product, Refusal))
+        chosen = next((product for product in found if isinstance(product, Product)), None)
+        name = "scalar code" if chosen is None else f"{chosen.instruction.family} {chosen.instruction.name}"
+        return f"{name} ({reasons})" if reasons else name
+
+    def _tried(self, call: OpCall, threads: int) -> Iterator[Product | Refusal]:
+        """By warpgroups where the architecture has them, then by warps; the first that is found is the last."""
         if self.capability == WARPGROUP_PRODUCTS:
             found = warpgroup_product(call, threads)
-            if found is not None:
-                return found
-        return warp_product(call, threads, self.capability)
+            yield found
+            if isinstance(found, Product):
+                return
+        yield warp_product(call, threads, self.capability)
 
     def store(self, call: OpCall, scope: ThreadScope) -> S.Stmt | None:
         """See `tile_core.passes.matrix.MatrixUnits`."""

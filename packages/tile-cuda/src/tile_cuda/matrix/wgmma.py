@@ -13,13 +13,13 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
-from tile_core.dtypes import DType, as_dtype
+from tile_core.dtypes import DType
 from tile_core.ir import regions, visit
 from tile_core.layouts.digits import AxisDigits, Digit
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import sizes, transposed
 from tile_core.ops.products import IN_FLIGHT
-from tile_core.passes.matrix import WAITED
+from tile_core.passes.matrix import WAITED, Held
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.shapes import find
@@ -35,17 +35,19 @@ from tile_cuda.instructions.wgmma import (
     wgmma_wait,
 )
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
-from tile_cuda.matrix.product import FULL_COLUMN, Product
+from tile_cuda.matrix.product import FULL_COLUMN, Product, Refusal, operand_type
 
 WARPGROUP = 128
 ROWS = 64
-MOST_COLUMNS = 256
+ACCUMULATORS = ("float32", "int32")
 DEPTH_BYTES = 32
 
 
 @dataclass(frozen=True)
 class WarpgroupProduct(Product):
-    """One `tile.gemm` as warpgroup instructions; `down` × `across` warpgroups share C."""
+    """One `tile.gemm` as warpgroup instructions; `down` × `across` warpgroups share C. B is in shared memory."""
+
+    b: SharedMatrix
 
     def rows(self, m: int) -> AxisDigits:
         """See `_rows`."""
@@ -55,41 +57,63 @@ class WarpgroupProduct(Product):
         """See `_columns`."""
         return _columns(n, self.down, across)
 
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """C, and A where it is a fragment: in the order of 32-bit registers of its own elements."""
+        m, n, k = sizes(self.call)
+        found = [Held(self.call.region("c").source, self.rows(m), self.columns(n, self.across))]
+        if self.a is None:
+            packed = max(1, 32 // self.instruction.operand_bits)
+            pair = () if packed == 1 else (Digit(packed, rank=0, lane=True),)
+            columns = (*pair, Digit(4, stride=1), Digit(k // (4 * packed), rank=2))
+            found.append(Held(self.call.region("a").source, self.rows(m), columns))
+        return tuple(found)
+
     def emit(self, scope: ThreadScope) -> S.Stmt:
         """Issue every instruction of the product, then wait for them."""
         return _Issue(self, scope).result()
 
 
-def warpgroup_product(call: OpCall, threads: int) -> WarpgroupProduct | None:
-    """The product, `None` where its shape, dtypes or tiles are not those of the instruction."""
-    m, n, k = sizes(call)
-    dtype = as_dtype(str(call.region("a").source.dtype))
-    accumulator = as_dtype(str(call.region("c").source.dtype))
-    if threads % WARPGROUP or dtype.bits not in (8, 16) or k * dtype.bits // 8 % DEPTH_BYTES:
-        return None
+def warpgroup_product(call: OpCall, threads: int) -> WarpgroupProduct | Refusal:
+    """The product, or why no instruction makes it."""
+    a_dtype, b_dtype = (operand_type(call, side) for side in "ab")
+    types = str(call.region("c").source.dtype), a_dtype.name, b_dtype.name
+    depth = DEPTH_BYTES * 8 // a_dtype.bits
+    if find("wgmma", (ROWS, 8, depth), *types) is None or types[0] not in ACCUMULATORS:
+        return Refusal(f"wgmma does not multiply {types[1]} and {types[2]} into {types[0]}")
+    if threads % WARPGROUP:
+        return Refusal(f"wgmma wants multiples of {WARPGROUP} threads, not {threads}")
     if regions.scope(call.region("c").source) != regions.FRAGMENT:
-        return None
-    split = _split(m, n, threads // WARPGROUP, int(call.attrs.get("policy", 0)))
+        return Refusal("wgmma wants C in a fragment")
+    m, n, k = sizes(call)
+    split = _split(m, n, threads // WARPGROUP, int(call.attrs.get("policy", 0)), depth, types)
+    if split is None or k % depth or not k:
+        return Refusal(f"wgmma tiles are 64 × 8 × {depth} and multiples, for each of {threads // WARPGROUP} warpgroups")
+    return _placed(call, split, types)
+
+
+def _placed(call: OpCall, split: tuple[int, int], types: tuple[str, str, str]) -> WarpgroupProduct | Refusal:
+    """The product if its operands lie where the instruction reads them."""
+    (down, across), (_m, n, _k), dtype = split, sizes(call), operand_type(call, "a")
+    a_is_held, b_is_held = (regions.scope(call.region(side).source) == regions.FRAGMENT for side in "ab")
+    if b_is_held:
+        return Refusal("wgmma reads B from shared memory")
     b = shared_matrix(call.region("b"), depth_is_last=transposed(call, "b"))
-    if split is None or b is None or not b.is_in_strips() or not _is_major(b, dtype):
-        return None
-    down, across = split
-    a = None
-    if regions.scope(call.region("a").source) == regions.FRAGMENT:
-        if dtype.bits != 16 or transposed(call, "a"):
-            return None
-    else:
-        a = shared_matrix(call.region("a"), depth_is_last=not transposed(call, "a"))
-        if a is None or not a.is_in_strips() or not _is_major(a, dtype):
-            return None
-        if not a.depth_is_contiguous and ROWS % a.tile.strip:
-            return None
-    if across > 1 and not b.depth_is_contiguous and n // across % b.tile.strip:
-        return None
-    types = accumulator.name, dtype.name, str(b.buffer.dtype)
+    a = None if a_is_held else shared_matrix(call.region("a"), depth_is_last=not transposed(call, "a"))
+    for side, operand in (("B", b), *([] if a_is_held else [("A", a)])):
+        if operand is None or not operand.is_in_strips():
+            return Refusal(f"wgmma reads {side} in strips of 32, 64 or 128 bytes and eight rows")
+        if not _is_major(operand, dtype):
+            return Refusal(f"wgmma reads {dtype} with K as the fast axis, which {side} has not")
+    if a_is_held and transposed(call, "a"):
+        return Refusal("wgmma wants an A in registers that is not transposed")
+    if a is not None and not a.depth_is_contiguous and ROWS % a.order.strip:
+        return Refusal("a strip of the transposed A is wider than the 64 rows of wgmma")
+    assert b is not None
+    if across > 1 and not b.depth_is_contiguous and n // across % b.order.strip:
+        return Refusal("a warpgroup's columns are no whole strips of B")
     instruction = find("wgmma", (ROWS, n // across, DEPTH_BYTES * 8 // dtype.bits), *types)
-    if instruction is None or accumulator.bits != 32:
-        return None
+    assert instruction is not None
     return WarpgroupProduct(call, instruction, down, across, a, b)
 
 
@@ -98,14 +122,14 @@ def _is_major(operand: SharedMatrix, dtype: DType) -> bool:
     return operand.depth_is_contiguous or dtype.bits == 16
 
 
-def _split(m: int, n: int, groups: int, policy: int) -> tuple[int, int] | None:
+def _split(m: int, n: int, groups: int, policy: int, depth: int, types: tuple[str, str, str]) -> tuple[int, int] | None:
     """Warpgroups along M and N: rows first, unless the policy says otherwise."""
     counts = [count for count in range(1, groups + 1) if groups % count == 0]
     order = counts if policy == FULL_COLUMN else counts[::-1]
     for down in order:
         across = groups // down
-        part = n // across
-        if m % (ROWS * down) == 0 and n % across == 0 and part % 8 == 0 and part <= MOST_COLUMNS:
+        fits = m and m % (ROWS * down) == 0 and n % across == 0
+        if fits and find("wgmma", (ROWS, n // across, depth), *types) is not None:
             return down, across
     return None
 
@@ -135,7 +159,7 @@ class _Issue:
     def __init__(self, product: WarpgroupProduct, scope: ThreadScope) -> None:
         self._product, self._scope, self._span = product, scope, product.call.span
         self._m, self._n, self._k = sizes(product.call)
-        self._dtype = as_dtype(str(product.call.region("a").source.dtype))
+        self._dtype = operand_type(product.call, "a")
         self._c = scope.registers[product.call.region("c").source].array
         self._accumulator = str(self._c.dtype)
 
