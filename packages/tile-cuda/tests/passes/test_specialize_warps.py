@@ -323,3 +323,43 @@ def test_a_result_that_is_read_again(how: str) -> None:
     c, d = torch.zeros(64, 64), torch.zeros(128)
     run(program, a, b, c, d)
     close(d, torch.full((128,), 128.0))
+
+
+def test_a_product_that_became_a_loop_is_not_counted_as_in_flight() -> None:
+    """The first product is waited for by counting those behind it, which the second one, in scalar code, is not."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, K), "float16"),
+        B: T.Tensor((K, 64), "float16"),
+        E: T.Tensor((K, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+        D: T.Tensor((64,), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, BK), "float16")
+            b = T.alloc_shared((BK, 64), "float16")
+            e = T.alloc_shared((BK, 64), "float16")
+            s = T.alloc_fragment((64, 64), "float32")
+            w = T.alloc_fragment((64, BK), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            T.clear(w)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * BK], a)
+                T.copy(B[k * BK, 0], b)
+                T.gemm(a, b, s, clear_accum=True)
+                T.copy(E[k * BK, 0], e)
+                T.gemm(w, e, c)
+                T.copy(s, w)
+                for i in T.Parallel(64):
+                    D[i] = w[i, 3]
+            T.gemm(w, e, c)
+            T.copy(c, C)
+
+    a, b, e = halves((64, K), (K, 64), (K, 64))
+    a, b = a / 8, b / 8
+    c, d = poisoned(64, 64), torch.zeros(64).half()
+    run(program, a, b, e, c, d)
+    first, second = ((a[:, at : at + BK].float() @ b[at : at + BK].float()).half() for at in (0, BK))
+    close(c, (first.float() + second.float()) @ e[BK:].float())

@@ -51,6 +51,16 @@ def extent_of(axis: AxisDigits) -> int:
     return prod(digit.count for digit in axis)
 
 
+def are_alike(one: AxisDigits, other: AxisDigits) -> bool:
+    """Whether two axes are dealt alike: digits of one value say nothing.
+
+    >>> are_alike((Digit(8, stride=4), Digit(1, stride=32)), (Digit(8, stride=4),))
+    True
+    """
+    first, second = (tuple(digit for digit in axis if digit.count > 1) for axis in (one, other))
+    return first == second
+
+
 @dataclass(frozen=True)
 class DigitMapping:
     """The iterations of a nest, or the elements of a tile, over the threads of a block, digit by digit.

@@ -12,7 +12,7 @@ from tile_core.errors.layouts import LayoutError
 from tile_core.ir import regions
 from tile_core.ir.regions import constant
 from tile_core.layouts.author import author_digits
-from tile_core.layouts.digits import AxisDigits, Digit, extent_of
+from tile_core.layouts.digits import AxisDigits, Digit, are_alike, extent_of
 from tile_core.passes.accesses import Access, accesses
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.nests import ParallelNest, Program
@@ -260,7 +260,7 @@ class _Grouping:
         found: dict[Hashable, AxisDigits] = {}
         for axis, digits in self._prescribed:
             root = self._axes.find(axis)
-            fits = found.setdefault(root, digits) == digits and all(
+            fits = are_alike(found.setdefault(root, digits), digits) and all(
                 isinstance(extent, int) and extent <= extent_of(digits) for extent in self._extents_of(root)
             )
             if not fits and any(self._axes.find(given) == root for given in self._authored):

@@ -90,6 +90,9 @@ def _partition(
         ),
     )
     multiplier = Multiplier(units, scope.block, context.capabilities)
+    elsewhere = frozenset(plan.elsewhere)
+    marked = [stmt for stmt in visit.collect(launch.body, S.AttrStmt) if is_matrix(stmt)]
+    scope.waits_for_all = any(multiplier.product(stmt, elsewhere) is None for stmt in marked)
     own = replace(launch, body=visit.mutate(launch.body, (S.AttrStmt, _without_foreign)))
     body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(own)).stmt(launch.body)
     told = context.report.setdefault("products", [])
@@ -207,7 +210,8 @@ class _Block:
             return visit.sequence([])
         if is_hold(stmt):
             return units.hold(stmt.node, self._scope)
-        return units.settle(stmt.node, int(stmt.value), self._scope, stmt.span)
+        in_flight = 0 if self._scope.waits_for_all else int(stmt.value)
+        return units.settle(stmt.node, in_flight, self._scope, stmt.span)
 
     def _leaf(self, stmt: S.BufferStore | S.Evaluate) -> S.Stmt:
         rewritten = self._scope.rewrite(stmt, {}, 0)

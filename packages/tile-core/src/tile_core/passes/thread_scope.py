@@ -93,7 +93,8 @@ class ThreadScope:
     `tiles`: shared tiles that matrix instructions read, and how they lie in memory; `products`: what computes each
     product, for the report; `asynchronous`: shared tiles whose readers and writers wait for each other by barriers of
     their own; `known_aligned`: tensors whose start the host has found to be aligned for vectors. `ragged`: arrays of
-    registers whose elements beyond the tile are computed with.
+    registers whose elements beyond the tile are computed with. `waits_for_all`: some products became loops, so that
+    counts of those in flight say nothing.
     """
 
     plan: Plan
@@ -109,6 +110,7 @@ class ThreadScope:
     ragged: set[ir.Var] = field(default_factory=set)
     tiles: dict[ir.Var, SwizzledTile] = field(default_factory=dict)
     products: list[str] = field(default_factory=list)
+    waits_for_all: bool = False
     asynchronous: frozenset[ir.Var] = frozenset()
     known_aligned: frozenset[ir.Var] = frozenset()
 

@@ -1,9 +1,9 @@
 """Products by warps (`mma`): a warp multiplies 16 (or 8) rows by 8 columns, all operands in registers.
 
 Warps are dealt to the rows and columns of C. Of the instructions for the dtypes, the one with the largest k that
-divides the tile is taken. The order of registers is PTX's ("Matrix fragments for mma.m16n8k16" and its relatives), but that of
-K, where both operands may choose it: the sum is the same in any order, so a B that is a fragment gives each thread
-`RUN_BYTES` in a row, which is what it can be computed from in whole vectors.
+divides the tile is taken. Registers are in PTX's order ("Matrix fragments for mma.m16n8k16" and its relatives), but
+that of K is free: the sum is the same in any order that both operands share. So a B that is a fragment gives each
+thread `RUN_BYTES` in a row, which is what it can be computed from in whole vectors.
 """
 
 from __future__ import annotations
