@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tile_cpu.llvm.functions import Function
 
@@ -77,6 +77,6 @@ def _call(result: str, x: str, n: str, width: int) -> str:
     return f"  {result} = call {vector} {_intrinsic(width)}({operands})"
 
 
-def _shuffle(lanes: list[int | None]) -> str:
+def _shuffle(lanes: Sequence[int | None]) -> str:
     picked = ", ".join("i32 poison" if lane is None else f"i32 {lane}" for lane in lanes)
     return f"<{len(lanes)} x i32> <{picked}>"

@@ -105,11 +105,6 @@ class _Rewriter:
         return lanes
 
 
-def _stores_bfloat16(nest: Nest) -> bool:
-    """Whether a masked store would be of bfloat16: with LLVM 22, one that was left a single lane wrote two elements."""
-    return any(str(store.value.ty.dtype).startswith("bfloat16") for store in visit.collect(nest.body, S.BufferStore))
-
-
 class _Emitter:
     """Writes one nest with `axis` in vectors of `lanes`."""
 
@@ -120,7 +115,7 @@ class _Emitter:
         self._axis = axis
         self._lanes = lanes
         self._facts = facts
-        self._masked = facts.masked and not _stores_bfloat16(nest)
+        self._masked = facts.masked
         self._outer = outer
         self._passing = passing
         self._functions: list[Function] = []
