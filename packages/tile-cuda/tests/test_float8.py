@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import tile_core as tl
-import tile_core.language as T
+import tile_cuda.language as T
 from tile_core.dtypes import DType
 from tile_core.dtypes.casts import cast
+from tile_core.errors.passes import DataTypeUnsupportedError
 
 DTYPES = ["float8_e4m3fn", "float8_e5m2"]
 TARGET = {"kind": "cuda", "arch": "sm_90"}
@@ -104,6 +105,19 @@ def test_the_device_compiler_takes_them(dtype: str, arch: str) -> None:
 
 
 @pytest.mark.emulate
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_a_warp_does_not_combine_them(kind: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32,), "float8_e5m2"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            at = T.get_thread_binding()
+            B[at] = T.cast(getattr(T, f"warp_reduce_{kind}")(A[at]), "float32")
+
+    with pytest.raises(DataTypeUnsupportedError, match=f"T.warp_reduce_{kind} of a float8_e5m2") as caught:
+        tl.compile(kernel, target="cuda", execution="emulate")
+    assert caught.value.span is not None
+
+
 def test_kernels_without_them_do_not_read_their_header() -> None:
     source = tl.compile(convert(256, "float32", "float16"), target=TARGET, execution="emulate").get_kernel_source()
     assert "cuda_fp8" not in source

@@ -35,6 +35,10 @@ PROGRAMS = {
     "DeviceDivisionError": Program(interpreted("for i in T.serial(4):\n    A[i] = 6 // (2 - i)  # HERE"), "i=2"),
     "DivergentCollectiveError": Program(interpreted("if tx < 3:\n    T.clear(tile)  # HERE"), "3 of 32"),
     "EndlessLoopError": Program(interpreted("A[0] = 0\nwhile A[0] == 0:  # HERE\n    A[1] = 1"), "100 times"),
+    "LoopIndexRangeError": Program(
+        interpreted("for i in T.serial(2147483642 + A[5], A[0] - 2147483646):  # HERE\n    A[0] = i"),
+        "i goes up to 2147483649",
+    ),
     "InterpretOptionError": Program(
         inside(
             "A[0] = 1",

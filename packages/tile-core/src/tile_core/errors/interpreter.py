@@ -13,6 +13,7 @@ __all__ = [
     "EndlessLoopError",
     "InterpretOptionError",
     "InterpreterLimitError",
+    "LoopIndexRangeError",
     "NoReferenceMeaningError",
     "OutOfBoundsAccessError",
     "UninitializedReadError",
@@ -123,3 +124,13 @@ class InterpreterLimitError(TileError, MemoryError):
     """
 
     code = "TILE-E0811"
+
+
+class LoopIndexRangeError(TileError, OverflowError):
+    """The index of a loop leaves its dtype.
+
+    A loop over int32 bounds has an int32 index. Its last value is the start plus the number of iterations less one;
+    where that does not fit, there is no such loop on hardware. Compute the bounds in int64.
+    """
+
+    code = "TILE-E0812"

@@ -14,7 +14,7 @@ from tile_core.interpreter import access, arithmetic, intrinsics
 from tile_core.interpreter.arithmetic import Value
 from tile_core.interpreter.barriers import block_problem
 from tile_core.interpreter.evaluate import Evaluator, choose, compile_expr, dtype_of, no_meaning
-from tile_core.interpreter.indices import compile_index
+from tile_core.interpreter.indices import compile_indices
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
@@ -95,7 +95,7 @@ def _element(call: ir.Call, scope: Scope) -> Callable[[State], tuple[Storage, li
     if not (isinstance(address, ir.Call) and str(getattr(address.op, "name", "")) == "tirx.address_of"):
         raise no_meaning("an address that is not that of an element", scope.span)
     load = address.args[0]
-    storage, index = scope.storage(load.source), [compile_index(at, scope) for at in load.indices]
+    storage, index = scope.storage(load.source), compile_indices(load.source, load.indices, scope)
     return lambda state: (storage(state), [at(state) for at in index])
 
 

@@ -193,10 +193,10 @@ def _or(expr: E.Or, scope: Scope) -> Evaluator:
 
 
 def _load(expr: TensorLoad, scope: Scope) -> Evaluator:
-    from tile_core.interpreter.indices import compile_index
+    from tile_core.interpreter.indices import compile_indices
 
     storage, site = scope.storage(expr.source), scope.site(expr.source)
-    index = [compile_index(at, scope) for at in expr.indices]
+    index = compile_indices(expr.source, expr.indices, scope)
     if scope.vector:
         return lambda state: access.load_many(storage(state), [at(state) for at in index], state, site)
     return lambda state: access.load_one(storage(state), tuple([int(at(state)) for at in index]), state, site)

@@ -22,7 +22,7 @@ from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.interpreter import access, debugger
 from tile_core.interpreter.arithmetic import converter
 from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, no_meaning
-from tile_core.interpreter.indices import EXACT, compile_index
+from tile_core.interpreter.indices import EXACT, compile_indices, is_data
 from tile_core.interpreter.loops import compile_for, compile_while
 from tile_core.interpreter.options import Step
 from tile_core.interpreter.phases import compile_groups, initial_words
@@ -122,6 +122,8 @@ def _run_masked(steps: list[Executor], state: State) -> None:
 
 def _bind(stmt: S.Bind, scope: Scope) -> Executor:
     value, slot = compile_expr(stmt.value, scope), scope.declare(stmt.var)
+    if is_data(stmt.value, scope):
+        scope.names.data.add(stmt.var)
     if isinstance(stmt.value, EXACT) and not (collect(stmt.value, TensorLoad) or collect(stmt.value, ir.Call)):
         scope.names.arithmetic[stmt.var] = stmt.value
 
@@ -154,7 +156,7 @@ def _without_races(run: Executor) -> Executor:
 
 def _plain_store(stmt: S.BufferStore, scope: Scope) -> Executor:
     storage, site = scope.storage(stmt.buffer), scope.site(stmt.buffer)
-    index = [compile_index(at, scope) for at in stmt.indices]
+    index = compile_indices(stmt.buffer, stmt.indices, scope)
     value = _converted(stmt.value, DType(str(stmt.buffer.dtype)), scope)
     if scope.vector:
         return lambda state: access.store_many(storage(state), [at(state) for at in index], value(state), state, site)

@@ -1,11 +1,13 @@
 """Indices are exact: their arithmetic is done in 64 bits, so an index that leaves int32 is outside of its tensor.
 
-That is what `T.int32` indices mean on every target. What an index reads from memory, or gets through a cast or a
-function, has its own dtype; names that were bound to arithmetic stand for that arithmetic.
+That is what `T.int32` indices mean on every target. What is computed from memory or from arguments is data, which wraps
+in its dtype, unless the axis or a constant of the index is so large that devices compute in 64 bits as well. What an
+index gets through a cast or a function has its own dtype; names that were bound to arithmetic stand for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,17 +19,49 @@ from tile_core.dtypes import DType
 from tile_core.interpreter import arithmetic
 from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, guarded_division
 from tile_core.interpreter.scope import Scope, common
+from tile_core.ir import visit
+from tile_core.ir.regions import constant
 
 _WIDE = DType("int64")
+HUGE = 2**30
+"""Longer axes and larger constants are computed with in 64 bits."""
 EXACT = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.LShift)
 """The nodes that are computed in 64 bits."""
 
 
-def compile_index(expr: ir.Expr, scope: Scope) -> Evaluator:
-    """The function that evaluates an index; a vector of indices is evaluated as it stands."""
+def compile_indices(buffer: ir.Var, indices: Sequence[ir.Expr], scope: Scope) -> list[Evaluator]:
+    """The functions that evaluate the indices of an access; a vector of indices is evaluated as it stands."""
+    return [_index(at, extent, scope) for at, extent in zip(indices, buffer.shape, strict=True)]
+
+
+def _index(expr: ir.Expr, extent: ir.Expr, scope: Scope) -> Evaluator:
     if dtype_of(expr) is not DType("int32") or not _is_arithmetic(expr, scope):
         return compile_expr(expr, scope)
+    if is_data(expr, scope) and not (_is_long(extent) or _is_steep(expr, scope)):
+        return compile_expr(expr, scope)
     return _exact(expr, scope)
+
+
+def is_data(expr: ir.Expr, scope: Scope) -> bool:
+    """Whether a value is computed from memory or from arguments that are no sizes."""
+    loads = bool(visit.collect(expr, ir.TensorLoad))
+    return loads or any(var in scope.names.data for var in visit.collect(expr, ir.Var))
+
+
+def _is_long(extent: ir.Expr) -> bool:
+    size = constant(extent)
+    return dtype_of(extent) is _WIDE if size is None else size > HUGE
+
+
+def _is_steep(expr: Any, scope: Scope) -> bool:
+    """Whether an index has a huge constant or a shift."""
+    if isinstance(expr, E.IntImm):
+        return abs(int(expr.value)) > HUGE
+    if isinstance(expr, ir.Var):
+        return expr in scope.names.arithmetic and _is_steep(scope.names.arithmetic[expr], scope)
+    if isinstance(expr, E.LShift):
+        return True
+    return isinstance(expr, EXACT) and (_is_steep(expr.a, scope) or _is_steep(expr.b, scope))
 
 
 def _is_arithmetic(expr: ir.Expr, scope: Scope) -> bool:

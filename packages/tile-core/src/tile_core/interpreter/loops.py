@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from tvm.tirx import stmt as S
 
-from tile_core.errors.interpreter import EndlessLoopError
+from tile_core.errors.interpreter import EndlessLoopError, LoopIndexRangeError
 from tile_core.interpreter.evaluate import compile_expr, dtype_of
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import BREAK, RETURN, Executor, Signal
@@ -30,10 +30,20 @@ def compile_for(stmt: S.For, scope: Scope) -> Executor:
     dtype = dtype_of(stmt.loop_var).numpy.type
     slot, inner = scope.loop(stmt.loop_var)
     body = compile_stmt(stmt.body, inner)
+    last_index, name = np.iinfo(dtype).max, str(stmt.loop_var.name)
+
+    def check_last(last: int) -> None:
+        if last > last_index:
+            raise LoopIndexRangeError(
+                f"{name} goes up to {last}, which is no {np.dtype(dtype)}",
+                remedy="give bounds of dtype int64, or check the arguments that they are computed from",
+                span=scope.span,
+            )
 
     def one(state: State) -> Signal | None:
         first, count = int(start(state)), int(extent(state))
         stride = 1 if step is None else int(step(state))
+        check_last(first + max(count, 1) - 1)
         for at in range(first, first + count, stride):
             state.values[slot] = dtype(at)
             signal = body(state)
@@ -45,6 +55,7 @@ def compile_for(stmt: S.For, scope: Scope) -> Executor:
 
     def many(state: State) -> Signal | None:
         first, count = start(state), extent(state)
+        check_last(int(np.max(np.asarray(first, np.int64) + np.maximum(count, 1) - 1, initial=0)))
         stride = np.ones((), first.dtype)[()] if step is None else step(state)
 
         def holds(state: State, at: int) -> Array:

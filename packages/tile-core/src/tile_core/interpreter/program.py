@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
+from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.dtypes import DType
 from tile_core.interpreter.arguments import bind_scalar, bind_tensor, write_back
@@ -57,6 +58,7 @@ class Program:
         scope = Scope(self.names, options or Options(), on_step)
         with deep_recursion():
             self.params = [_param(var, scope) for var in func.params]
+            self.names.data.update(_data(func))
             self.safe_values = _safe_values(func.body, scope)
             self.run = compile_stmt(func.body, scope)
 
@@ -70,6 +72,13 @@ class Program:
             self.run(state)
         for finish in bound:
             finish()
+
+
+def _data(func: tirx.PrimFunc) -> Iterator[ir.Var]:
+    """The parameters that are numbers, without those that are the size of a tensor."""
+    buffers = [param for param in func.params if is_buffer_var(param)]
+    sizes = {extent for buffer in buffers for extent in buffer.shape if isinstance(extent, ir.Var)}
+    yield from (param for param in func.params if not is_buffer_var(param) and param not in sizes)
 
 
 Bind = Callable[[State, Any], Callable[[], None]]

@@ -15,7 +15,7 @@ from tvm import ir
 from tile_core.errors.interpreter import OutOfBoundsAccessError, UninitializedReadError
 from tile_core.interpreter.access import Site, element
 from tile_core.interpreter.evaluate import compile_expr
-from tile_core.interpreter.indices import compile_index
+from tile_core.interpreter.indices import compile_indices
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.space import Array
 from tile_core.interpreter.state import State
@@ -72,7 +72,7 @@ def compile_region(region: ir.TensorRegion, scope: Scope) -> Callable[[State], R
     The view's evaluation raises OutOfBoundsAccessError for a region outside of memory that is not guarded.
     """
     storage, site = scope.storage(region.source), scope.site(region.source)
-    starts = [compile_index(axis.min, scope) for axis in region.region]
+    starts = compile_indices(region.source, [axis.min for axis in region.region], scope)
     extents = [compile_expr(axis.extent, scope) for axis in region.region]
 
     def view(state: State) -> RegionView:

@@ -31,6 +31,8 @@ class Names:
     """What each view is a view of."""
     arithmetic: dict[ir.Var, ir.Expr] = field(default_factory=dict)
     """The arithmetic that names are bound to; indices compute it exactly."""
+    data: set[ir.Var] = field(default_factory=set)
+    """Arguments that are no sizes, and names of what was computed from them or from memory."""
     by_thread: set[int] = field(default_factory=set)
     """Slots whose values differ between threads."""
 

@@ -36,28 +36,34 @@ def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) 
     return Expr(tirx.Select(arith.truth(unwrap(condition)), then, other))
 
 
-def any_of(buffer: Any) -> Expr:
+def any_of(buffer: Any, *conditions: Any) -> Expr:
     """Whether any element of a buffer or slice differs from 0; every axis but the last must have extent 1.
 
     Raises:
         OpArgumentError: a condition (write `or`), or another shape.
     """
-    return _question(buffer, "any")
+    return _question(buffer, "any", conditions)
 
 
-def all_of(buffer: Any) -> Expr:
+def all_of(buffer: Any, *conditions: Any) -> Expr:
     """Whether all elements of a buffer or slice differ from 0; every axis but the last must have extent 1.
 
     Raises:
         OpArgumentError: a condition (write `and`), or another shape.
     """
-    return _question(buffer, "all")
+    return _question(buffer, "all", conditions)
 
 
-def _question(value: Any, kind: str) -> Expr:
-    if not isinstance(value, Buffer | Region):
-        word = {"any": "or", "all": "and"}[kind]
-        raise OpArgumentError(f"{kind}_of: {value!r} is no buffer or slice", remedy=f"combine conditions with `{word}`")
+def _question(value: Any, kind: str, conditions: tuple[Any, ...]) -> Expr:
+    wrong = next((each for each in (value, *conditions) if not isinstance(each, Buffer | Region)), None)
+    word = {"any": "or", "all": "and"}[kind]
+    if wrong is not None:
+        raise OpArgumentError(f"{kind}_of: {wrong!r} is no buffer or slice", remedy=f"combine conditions with `{word}`")
+    if conditions:
+        raise OpArgumentError(
+            f"{kind}_of takes one buffer or slice, not {1 + len(conditions)}",
+            remedy=f"ask about each and combine the answers with `{word}`",
+        )
     source = _operands.region(value, f"{kind}_of")
     extents = [axis.extent for axis in source.region]
     if any(constant(extent) != 1 for extent in extents[:-1]):

@@ -61,9 +61,12 @@ class Ranges:
         self.analyzer = Analyzer()
         self._sizes: dict[ir.Var, int] = {}
         self._data: set[ir.Var] = set()
-        for param in func.params:
-            if tirx.buffer.is_buffer_var(param):
-                self.declare(param)
+        buffers = [param for param in func.params if tirx.buffer.is_buffer_var(param)]
+        for buffer in buffers:
+            self.declare(buffer)
+        sizes = {extent for buffer in buffers for extent in buffer.shape if isinstance(extent, ir.Var)}
+        # An argument that is no size of a tensor is any number, as the element of a tensor is.
+        self._data.update(param for param in func.params if param not in sizes and param not in buffers)
 
     def declare(self, buffer: ir.Var) -> None:
         """Learn that the symbolic sizes of `buffer` are not negative."""
@@ -89,6 +92,8 @@ class Ranges:
         if reads_memory(bind.value) or self._is_data(bind.value):
             self._data.add(bind.var)
         if not is_index_arithmetic(bind.value) or reads_memory(bind.value):
+            return
+        if not self._sound(bind.value)[0].same_as(bind.value):
             return
         self._sizes[bind.var] = self._size(bind.value)
         if self._sizes[bind.var] <= LONGEST_NAME:

@@ -40,7 +40,7 @@ REFERENCE = "interpret"
 MAX_STEPS = 2_000
 FAULTS = ("TILE-E0136", "TILE-E0516", "TILE-E0517", "TILE-E0518", "TILE-E0652")
 """Codes that say that the compiler is at fault."""
-UNDEFINED = range(801, 812)
+UNDEFINED = range(801, 813)
 """Codes of the interpreter for programs that have no result."""
 
 

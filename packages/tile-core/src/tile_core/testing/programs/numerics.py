@@ -222,6 +222,39 @@ def integers_wrap_and_shift(run: Run) -> None:
     run.equal(narrow, a.to(torch.int8))
 
 
+@TABLE()
+def integers_from_memory_and_arguments_wrap(run: Run) -> None:
+    edge = 2**31 - 4
+    values = [2**31 - 1, -(2**31), 5, 2**30, -(2**30), 0, 2**29, 1]
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), T.int32), n: T.int32, Out: T.Tensor((6, 8), T.int32)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                loaded = A[i]
+                eightfold = loaded * 8
+                moved = n + i
+                Out[0, i] = T.if_then_else(loaded + 1 > loaded, 1, 0)
+                Out[1, i] = T.if_then_else(eightfold // 8 == loaded, 1, 0)
+                Out[2, i] = T.if_then_else(moved > n, 1, 0)
+                Out[3, i] = n * 8 // 8
+                Out[4, i] = moved // 2
+                Out[5, i] = A[(moved - n) * 2 - n * 2 + n + n]
+
+    a, out = run.tensor(values, "int32"), run.empty(6, 8, dtype="int32")
+    run(kernel, a, edge, out)
+    moved = [(edge + i + 2**31) % 2**32 - 2**31 for i in range(8)]
+    expected = [
+        [int(value != 2**31 - 1) for value in values],
+        [int(-(2**28) <= value < 2**28) for value in values],
+        [int(value > edge) for value in moved],
+        [-4] * 8,
+        [value // 2 for value in moved],
+        [*values[::2], 0, 0, 0, 0],
+    ]
+    run.equal(out, expected)
+
+
 @TABLE(case="V6")
 def logic_on_booleans(run: Run) -> None:
     n = 1000
