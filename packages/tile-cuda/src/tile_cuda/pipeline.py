@@ -13,6 +13,7 @@ from tile_cuda.narrow import FLOAT8, PAIRS
 from tile_cuda.passes.allow_tf32 import AllowTf32
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.check_launch import CheckLaunch
+from tile_cuda.passes.copy_ahead import CopyAhead
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.lower_products import LowerProducts
 from tile_cuda.passes.specialize_warps import SpecializeWarps
@@ -38,6 +39,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
             LowerProducts(units),
             LowerAsynchrony(units),
             SpecializeWarps(units),
+            CopyAhead(units),
             StageResults(units),
         ),
         insert_after("insert_barriers", AssignRoles()),

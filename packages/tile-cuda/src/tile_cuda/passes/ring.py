@@ -44,20 +44,44 @@ class Ring:
     counter: ir.Var
 
 
-def ring_of(pipeline: Pipeline, number: int) -> Ring:
-    """Fresh storage; `number` tells the pipelines of a launch apart."""
+def stages_of(pipeline: Pipeline) -> dict[ir.Var, ir.Var]:
+    """For each tile that is copied ahead one of as many stages."""
 
     def tile(buffer: ir.Var) -> ir.Var:
         shape = [int32(pipeline.stages), *buffer.shape]
         scope = regions.scope(buffer)
         return tirx.decl_buffer(shape, str(buffer.dtype), str(buffer.name), scope=scope, data_alignment=ALIGNMENT)
 
+    return {copy.target: tile(copy.target) for copy in pipeline.copies}
+
+
+def at_stage(stmt: S.Stmt, tiles: Mapping[ir.Var, ir.Var], stage: ir.Expr) -> S.Stmt:
+    """`stmt` with its accesses of tiles at a stage of theirs."""
+
+    def region(node: ir.TensorRegion, mutator: Any) -> ir.Expr:
+        ranges = [ir.Range.from_min_extent(mutator.mutate(one.min), mutator.mutate(one.extent)) for one in node.region]
+        if node.source not in tiles:
+            return tirx.BufferRegion(node.source, ranges)
+        return tirx.BufferRegion(tiles[node.source], [ir.Range.from_min_extent(stage, int32(1)), *ranges])
+
+    def load(node: ir.TensorLoad, mutator: Any) -> ir.Expr:
+        indices = [mutator.mutate(index) for index in node.indices]
+        if node.source not in tiles:
+            return tirx.BufferLoad(node.source, indices)
+        return tirx.BufferLoad(tiles[node.source], [stage, *indices])
+
+    return visit.mutate(stmt, (ir.TensorRegion, region), (ir.TensorLoad, load))
+
+
+def ring_of(pipeline: Pipeline, number: int) -> Ring:
+    """Fresh storage; `number` tells the pipelines of a launch apart."""
+
     def barriers(word: str, group: int) -> ir.Var:
         name = f"{word}_{number}{group}" if number or group else word
         return tirx.decl_buffer((pipeline.stages,), "uint64", name, scope=regions.SHARED[0])
 
     return Ring(
-        tiles={copy.target: tile(copy.target) for copy in pipeline.copies},
+        tiles=stages_of(pipeline),
         full=tuple(barriers("full", group) for group in range(len(pipeline.groups))),
         empty=tuple(barriers("empty", group) for group in range(len(pipeline.groups))),
         counter=tirx.decl_buffer((1,), "int32", "iteration", scope=regions.VAR),
@@ -212,14 +236,14 @@ class Consumer:
             if self._overlaps(stmt):
                 flight = _Flight(_call(stmt), groups, position)
                 started = replace(flight.call, attrs={**flight.call.attrs, IN_FLIGHT: 1})
-                stmts.append(self._staged(started.to_stmt(), self._at.stage))
+                stmts.append(at_stage(started.to_stmt(), self._ring.tiles, self._at.stage))
                 if self._is_alone(flight):
                     stmts += self._step_behind()
                     behind = self._settled(flight.result)
                 else:
                     flights.append(flight)
                 continue
-            stmts.append(self._staged(stmt, self._at.stage))
+            stmts.append(at_stage(stmt, self._ring.tiles, self._at.stage))
             stmts += self._read_by_all(groups)
         stmts += self._landed(flights, len(flights), len(self._statements))
         annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
@@ -319,26 +343,6 @@ class Consumer:
             return S.AttrStmt(int32(0), FOREIGN, int32(0), self._cluster.arrivals(empty, self._thread))
         first = E.EQ(tirx.floormod(self._thread, int32(WARP)), int32(0))
         return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(first, S.Evaluate(mbarrier_arrive(empty)), None))
-
-    def _staged(self, stmt: S.Stmt, stage: ir.Var) -> S.Stmt:
-        """Accesses of the tiles at their stage."""
-        tiles = self._ring.tiles
-
-        def region(node: ir.TensorRegion, mutator: Any) -> ir.Expr:
-            ranges = [
-                ir.Range.from_min_extent(mutator.mutate(one.min), mutator.mutate(one.extent)) for one in node.region
-            ]
-            if node.source not in tiles:
-                return tirx.BufferRegion(node.source, ranges)
-            return tirx.BufferRegion(tiles[node.source], [ir.Range.from_min_extent(stage, int32(1)), *ranges])
-
-        def load(node: ir.TensorLoad, mutator: Any) -> ir.Expr:
-            indices = [mutator.mutate(index) for index in node.indices]
-            if node.source not in tiles:
-                return tirx.BufferLoad(node.source, indices)
-            return tirx.BufferLoad(tiles[node.source], [stage, *indices])
-
-        return visit.mutate(stmt, (ir.TensorRegion, region), (ir.TensorLoad, load))
 
 
 class Producer:
