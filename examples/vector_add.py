@@ -3,13 +3,16 @@
     python examples/vector_add.py [--target TARGET] [--emulate] [--print NAME] [--bench]
 
 Checks every formulation at an aligned length and at one element more and less. `--print` shows the code that the
-formulation becomes, `--bench` times all of them beside torch at 4096² elements and one more and less.
+formulation becomes, `--bench` times all of them beside torch and Triton at 4096² elements and one
+more and less.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -129,14 +132,23 @@ def check(length: int, target: Any, execution: str | None, device: str) -> None:
 
 
 def code_of(name: str, n: int) -> str:
-    """The kernel that a formulation becomes on an H200, without the functions before it."""
+    """The kernel that a formulation becomes on an H200 for aligned tensors, without the functions before it."""
     target = {"kind": "cuda", "arch": "sm_90"}
     source: str = tl.compile(FORMULATIONS[name](n), target=target, execution="emulate").get_kernel_source()
-    return source[source.index('extern "C" __global__') :].rstrip()
+    kernel = 'extern "C" __global__'
+    return kernel + source.split(kernel)[1].rstrip()
 
 
 def _torch_add(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Callable[[], Any]:
     return lambda: torch.add(a, b, out=c)
+
+
+def _triton_add(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Callable[[], Any]:
+    """The kernel of `benchmarks/gpu_peers.py`: 1024 elements a program, masked."""
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    from gpu_peers import add
+
+    return lambda: add(a, b, c)
 
 
 def _launcher(make: Callable[..., Any]) -> Callable[..., Callable[[], Any]]:
@@ -154,7 +166,8 @@ def bench(length: int) -> None:
     columns = [length, length + 1, length - 1]
     print("| formulation |" + "".join(f" {n} |" for n in columns))
     print("|---|" + "---|" * len(columns))
-    makers = {"torch.add(out=)": _torch_add, **{name: _launcher(make) for name, make in FORMULATIONS.items()}}
+    peers = {"torch.add(out=)": _torch_add, "Triton, 1024 a program, masked": _triton_add}
+    makers = {**peers, **{name: _launcher(make) for name, make in FORMULATIONS.items()}}
     for name, make in makers.items():
         times = []
         for n in columns:

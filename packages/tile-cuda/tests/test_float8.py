@@ -91,7 +91,7 @@ def test_sums_move_as_vectors_and_round_once(dtype: str, n: int) -> None:
     np.testing.assert_array_equal(c.float().numpy(), expected)
     code = kernel.get_kernel_source()
     assert "#include <cuda_fp8.h>" in code
-    assert code.count("= tile_load<uint4>") == 2
+    assert code.count("= tile_load<uint4>") == 2, "the kernel for any alignment"
     assert "tile_pair_" in code
 
 

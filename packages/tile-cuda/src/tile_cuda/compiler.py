@@ -20,6 +20,7 @@ from tile_core.ir import visit
 from tile_core.jit.artifact import Artifact
 from tile_core.ops.threads import called
 from tile_core.passes.lower import lower
+from tile_core.passes.specialize_alignment import REPORTED
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 _SHARED = re.compile(r"(extern\s+)?\b__shared__\b")
 DEVICE_CUDA = 2
 """The DLPack number of CUDA devices."""
-ALTERNATIVES = "specialized_warps"
-"""The fact of the report that says that launches have alternatives, which share nothing and are compiled apart."""
+ALTERNATIVES = ("specialized_warps", REPORTED)
+"""The facts of the report that count launches with alternatives, which share nothing and are compiled apart."""
 
 
 def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
@@ -78,11 +79,12 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
         }
         for kernel, function in zip(split.kernels, printed, strict=True)
     ]
-    units = [[function] for function in printed] if report.get(ALTERNATIVES) else [printed]
+    are_apart = any(report.get(fact) for fact in ALTERNATIVES)
+    units = [[function] for function in printed] if are_apart else [printed]
     compiled, host = _compiled(units, split, symbol, request)
     names = {name: lowered for unit in compiled for name, lowered in unit.names.items()}
     for described, number in zip(kernels, range(len(kernels)), strict=True):
-        described["file"] = CUBIN.format(number if report.get(ALTERNATIVES) else 0)
+        described["file"] = CUBIN.format(number if are_apart else 0)
         described["name"] = names.get(described["name"], described["name"])
     cubins = {CUBIN.format(number): unit.cubin for number, unit in enumerate(compiled)}
     return Artifact(

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, SET_LAUNCHER
-from tile_core.emulator import load_emulated
 from tile_core.errors.device import DescriptorError, KernelLaunchError
 from tile_core.ir.descriptors import WORDS
 from tile_cuda import attributes
 from tile_cuda.errors import MissingDriverError
-from tile_cuda.instructions.tensor_map import explain_words
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
@@ -97,6 +95,8 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
         MissingDriverError: there is no driver. A call raises `KernelLaunchError` when the driver refuses.
     """
     if request.execution == "emulate":
+        from tile_core.emulator import load_emulated
+
         return load_emulated(artifact)
     return _Module(artifact).entry()
 
@@ -156,6 +156,8 @@ class _Module:
         status, self._record.refusal = self._record.refusal, 0
         if not status:
             return ""
+        from tile_cuda.instructions.tensor_map import explain_words
+
         described = explain_words(list(self._record.words), (self._record.name or b"").decode())
         return f"{described}; the CUDA driver says {_text(self._driver, status)}"
 

@@ -15,12 +15,15 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import ir, tirx
+from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 from tvm.tirx import transform
 
-from tile_core.device.descriptors import lower_descriptors
+from tile_core.device.descriptors import address_of_data, lower_descriptors
 from tile_core.device.split import LAUNCH_FAILED, SplitProgram
 from tile_core.errors.device import KernelLaunchError
+from tile_core.ir import visit
+from tile_core.ir.alignment import asked_of
 from tile_core.jit.host import packed_entry
 
 HOST_OBJECT = "host.o"
@@ -80,7 +83,7 @@ def host_object(program: SplitProgram, device_type: int) -> bytes:
     `device_type` is the DLPack type of the device whose memory the kernels work on.
     """
     target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
-    lowered = lower_descriptors(program.host)
+    lowered = _lower_alignment(lower_descriptors(program.host))
     imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(_IMPORTED), lowered.body)
     host = lowered.with_body(imported, lowered.span)
     entry = packed_entry(host, device_type=device_type, device_id=program.device_id)
@@ -89,6 +92,19 @@ def host_object(program: SplitProgram, device_type: int) -> bytes:
     for step in _STEPS:
         module = step(module)
     return _object_bytes(tvm.get_global_func("target.build.llvm")(module, target))
+
+
+def _lower_alignment(host: tirx.PrimFunc) -> tirx.PrimFunc:
+    """`host` with arithmetic for every question whether a tensor is aligned."""
+
+    def ask(call: ir.Call, mutator: Any) -> ir.Expr:
+        buffer = asked_of(call)
+        if buffer is None:
+            return mutator.default_mutate(call)
+        rest = tirx.bitwise_and(address_of_data(buffer), tirx.IntImm("int64", int(call.args[1]) - 1))
+        return E.EQ(rest, tirx.IntImm("int64", 0))
+
+    return host.with_body(visit.mutate(host.body, (ir.Call, ask)), host.span)
 
 
 def _setter() -> tirx.PrimFunc:

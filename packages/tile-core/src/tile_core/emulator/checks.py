@@ -17,6 +17,7 @@ from tvm.tirx import stmt as S
 from tile_core.errors.base import SourceSpan
 from tile_core.ir import regions
 from tile_core.ir.views import viewed
+from tile_core.passes.vector_units import ALIGNED_MOVE, SHIFTED_MOVE
 from tile_core.printer.expressions import offset, plain_element
 from tile_core.printer.language import ExprHandler, Language, StmtHandler, Use
 from tile_core.printer.precedence import Code, Precedence
@@ -81,11 +82,26 @@ def checked(language: Language, sites: Sites, fresh: Collection[ir.Var] = ()) ->
         language.name,
         element=checker.element,
         place=checker.place,
-        statements={S.AllocBuffer: checker.allocate, **checker.views(language)},
+        statements={S.AllocBuffer: checker.allocate, **checker.views(language), **_moves(language)},
         calls={name: checker.operation(name, call) for name, call in language.calls.items() if name != _ADDRESS_OF},
         header=(*language.header, '#include "tile_checks.h"'),
         restrict="",
     )
+
+
+def _moves(language: Language) -> dict[type, StmtHandler]:
+    """Moves that the language prints as one call, as the branch or loop that they mean: that is what is accessed."""
+    handler = language.statements.get(S.AttrStmt)
+    if handler is None:
+        return {}
+
+    def attribute(printer: Printer, node: Any) -> None:
+        if node.attr_key in (ALIGNED_MOVE, SHIFTED_MOVE):
+            printer.stmt(node.body)
+        else:
+            handler(printer, node)
+
+    return {S.AttrStmt: attribute}
 
 
 class _Checker:

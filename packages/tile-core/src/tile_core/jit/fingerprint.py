@@ -12,8 +12,10 @@ import functools
 import hashlib
 import importlib.util
 import json
+import os
 import platform
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -91,12 +93,23 @@ def source_digest(package: str) -> str:
     """A digest of the sources of an importable package, by relative path and content; empty for one without files."""
     digest = hashlib.sha256()
     for root in _roots(package):
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.suffix in _SOURCES and path.is_file():
-                content = path.read_bytes()
-                digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-                digest.update(content)
+        for name, path in sorted(_sources(root)):
+            content = Path(path).read_bytes()
+            digest.update(f"{name}\0{len(content)}\0".encode())
+            digest.update(content)
     return digest.hexdigest()
+
+
+def _sources(root: Path) -> Iterator[tuple[str, str]]:
+    """Name and path of every source under a directory, or of a module; plain strings, since there are hundreds."""
+    if not root.is_dir():
+        yield ".", str(root)
+        return
+    for folder, _folders, names in os.walk(root):
+        for name in names:
+            if f".{name.rpartition('.')[2]}" in _SOURCES:
+                path = f"{folder}{os.sep}{name}"
+                yield path[len(str(root)) + 1 :].replace(os.sep, "/"), path
 
 
 def _roots(package: str) -> list[Path]:

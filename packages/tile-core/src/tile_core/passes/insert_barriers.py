@@ -21,6 +21,7 @@ from tvm.tirx import stmt as S
 from tile_core.errors.layouts import DivergentBarrierError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
+from tile_core.ir.alignment import IS_ALIGNED
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.thread_groups import ThreadGroup
@@ -44,7 +45,7 @@ from tile_core.passes.thread_scope import PHASE
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
 CLUSTER_BARRIER = "tile.thread.cluster_sync"
-ADDRESS_ONLY = ("tile.is_aligned",)
+ADDRESS_ONLY = (IS_ALIGNED,)
 ACCESS = "access"
 """Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)

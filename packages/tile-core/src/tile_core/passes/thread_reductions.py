@@ -111,14 +111,16 @@ class _Reduction:
 
     def _is_long(self, reduced: int, steps: dict[int, ir.Expr]) -> bool:
         """Whether a thread has so many elements, all of them inside, that one chain of operations would take long."""
-        count = self._steps(reduced) * self._lanes(reduced)
+        lanes = self._lanes(reduced)
+        count = self._steps(reduced) * lanes
+        fits = count % CHAINS == 0 and (CHAINS % lanes == 0 or lanes % CHAINS == 0)
         inside = self._inside({**steps, reduced: int32(0)}, int32(0), int32(0))
-        return count >= 4 * CHAINS and count % CHAINS == 0 and CHAINS % self._lanes(reduced) == 0 and not inside
+        return count >= 4 * CHAINS and fits and not inside
 
     def _side_by_side(self, reduced: int, steps: dict[int, ir.Expr]) -> S.Stmt:
         """Several partial results, whose operations do not wait for each other, and their combination."""
         lanes = self._lanes(reduced)
-        stride = CHAINS // lanes
+        stride = max(1, CHAINS // lanes)
         parts = tirx.decl_buffer((CHAINS,), self._dtype.tvm, "parts", scope=regions.LOCAL)
 
         def chain(at: int) -> ir.Expr:
@@ -126,12 +128,12 @@ class _Reduction:
 
         def update(step: ir.Expr, at: int) -> S.Stmt:
             steps[reduced] = step * stride + at // lanes
-            value = self._combine(chain(at), self._element(steps, int32(at % lanes)))
-            return S.BufferStore(parts, value, [int32(at)], self._span)
+            value = self._combine(chain(at % CHAINS), self._element(steps, int32(at % lanes)))
+            return S.BufferStore(parts, value, [int32(at % CHAINS)], self._span)
 
         identity = number(self._kind.identity(self._dtype), self._dtype)
         step = tirx.Var("part", "int32")
-        body = visit.sequence([update(step, at) for at in range(CHAINS)], self._span)
+        body = visit.sequence([update(step, at) for at in range(stride * lanes)], self._span)
         loop = S.For(step, int32(0), int32(self._steps(reduced) // stride), S.ForKind.UNROLLED, body, span=self._span)
         total = self._combine(self._combine(chain(0), chain(1)), self._combine(chain(2), chain(3)))
         return visit.sequence(

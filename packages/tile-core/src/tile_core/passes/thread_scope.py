@@ -11,6 +11,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.alignment import is_aligned
 from tile_core.ir.ops import tile_op
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
@@ -69,13 +70,6 @@ def shuffle_xor(value: ir.Expr, distance: int, threads: int) -> ir.Expr:
     """The value that the lane whose number differs by `distance` (exclusive or) holds; all `threads` of a block ask."""
     call = [value, int32(distance)]
     return ir.Call(tile_op("tile.shuffle_xor"), call, attrs={"threads": threads}, ret_ty=value.ty)
-
-
-def is_aligned(buffer: ir.Var, size: int) -> ir.Expr:
-    """Whether the first element of `buffer` lies at a multiple of `size` bytes."""
-    zeros = [E.IntImm(extent.ty, 0) for extent in buffer.shape]
-    address = tirx.address_of(tirx.BufferLoad(buffer, zeros))
-    return ir.Call(tile_op("tile.is_aligned", pure=True), [address, int32(size)], ret_ty=ir.PrimType("bool"))
 
 
 @dataclass

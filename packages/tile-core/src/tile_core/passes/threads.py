@@ -26,6 +26,7 @@ from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
 from tile_core.passes.rasterize_blocks import RasterizeBlocks
+from tile_core.passes.specialize_alignment import SpecializeAlignment
 from tile_core.passes.swizzle_tiles import SwizzleTiles
 from tile_core.passes.thread_reducers import REDUCER_FINALIZE, REDUCER_INIT
 from tile_core.passes.widen_stored import WidenStored
@@ -96,5 +97,6 @@ def thread_edits(
             PlanSharedMemory(),
             InsertBarriers(),
             RasterizeBlocks(),
+            SpecializeAlignment(),
         ),
     )

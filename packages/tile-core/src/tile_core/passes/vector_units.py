@@ -11,7 +11,8 @@ caller's lane-by-lane form runs with its guards.
 Loads stand apart from the work on what they bring, so that a caller can make those of several units before the first
 value is needed: a thread then waits for memory once. Whether a tensor begins at an aligned address is known when the
 kernel runs; the attribute `aligned_move` marks a move that is made at once where it does and element by element
-where not.
+where not. A load whose place among the vectors of its tensor is not known before the kernel runs comes out of the two
+vectors that hold it, shifted: the attribute `shifted_move`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as ValuesByName
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -42,6 +44,9 @@ NameValues: TypeAlias = ValuesByName[ir.Var, ir.Expr]
 NO_NAMES: NameValues = MappingProxyType({})
 ALIGNED_MOVE = "aligned_move"
 """Attribute around `if (aligned) <one vector move> else <a loop over its elements>`."""
+SHIFTED_MOVE = "shifted_move"
+"""Attribute around a loop over the elements of a vector that is loaded. Its value is how many elements after the start
+of an aligned vector they begin, -1 where that vector and the next are not both of the tensor."""
 
 
 @dataclass
@@ -49,6 +54,7 @@ class _Moved:
     """An access made for a whole unit: where it goes to or comes from, and its array of lanes.
 
     `chunk` elements move at once; the array of a load has room for `slots` units. `span`: the statement's.
+    `is_shifted`: they come out of two vectors of as many.
     """
 
     access: Access
@@ -56,6 +62,7 @@ class _Moved:
     chunk: int
     array: ir.Var
     span: ir.Span | None
+    is_shifted: bool = False
 
 
 class VectorUnit:
@@ -230,7 +237,14 @@ class VectorUnit:
         if chunk == 1 and (direction == "out" or scope != regions.GLOBAL):
             return
         moved = Access(buffer, access.indices, access.is_store)
-        chosen.append(_Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer, span))
+        is_shifted = direction == "in" and chunk < widest and self._is_shiftable(moved, widest)
+        chunk = widest if is_shifted else chunk
+        chosen.append(_Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer, span, is_shifted))
+
+    def _is_shiftable(self, access: Access, widest: int) -> bool:
+        """Whether a tensor lies in memory without gaps, and whole vectors of it are wanted."""
+        fills = widest * access.itemsize == self._scope.vector_bytes
+        return fills and regions.scope(access.buffer) == regions.GLOBAL and not access.buffer.strides
 
     def _aligned_width(self, access: Access, widest: int) -> int:
         """Where units begin behind a head, exactly the accesses whose misalignment it makes up for are aligned."""
@@ -248,8 +262,39 @@ class VectorUnit:
             return [S.For(lane, int32(0), int32(self._width), S.ForKind.UNROLLED, move)]
         return [self._chunk(moved, slot, start) for start in range(0, self._width, moved.chunk)]
 
+    def _shifted(self, moved: _Moved, slot: ir.Expr, start: int) -> S.Stmt:
+        """One vector out of two."""
+        width = moved.chunk
+        lane = tirx.Var("lane", "int32")
+        single = self._move(moved, slot, lane + start if start else lane, 1)
+        singly = S.For(lane, int32(0), int32(width), S.ForKind.UNROLLED, single, span=single.span)
+        at = substitute(offset(moved.access), {self._last: self._last + start})
+        shift = self._shift(at, width)
+        inside = self._analyzer.simplify(at - shift + 2 * width <= prod(moved.access.buffer.shape))
+        flag = self._scope.alignment_flag(moved.access.buffer)
+        wanted = inside if flag is None else E.And(flag, inside)
+        value = E.Select(wanted, shift.astype("int32"), int32(-1))
+        return S.AttrStmt(int32(0), SHIFTED_MOVE, value, singly, single.span)
+
+    def _shift(self, at: ir.Expr, width: int) -> ir.Expr:
+        """How far element `at` of a tensor lies behind the start of a vector: one value for all units, if it can."""
+        unit = tirx.Var("unit", self._last.ty)
+        begin = unit * self._width
+        if self._head is not None:
+            source = self._scope.plan.heads[self._head]
+            head = self._analyzer.simplify(tirx.floormod(int32(0) - source.start, int32(source.unit)))
+            begin = begin + (head if isinstance(head, E.IntImm) else self._head)
+
+        def behind(place: ir.Expr) -> ir.Expr:
+            return self._analyzer.simplify(tirx.floormod(place, E.IntImm(place.ty, width)))
+
+        common = behind(substitute(at, {self._last: begin}))
+        return behind(at) if uses(common, (unit,)) else common
+
     def _chunk(self, moved: _Moved, slot: ir.Expr, start: int) -> S.Stmt:
         """One vector, under the flag that says whether its tensor is aligned."""
+        if moved.is_shifted:
+            return self._shifted(moved, slot, start)
         at_once = self._move(moved, slot, int32(start), moved.chunk)
         flag = self._scope.alignment_flag(moved.access.buffer)
         if flag is None:

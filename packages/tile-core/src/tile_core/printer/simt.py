@@ -18,8 +18,11 @@ from tvm.tirx import stmt as S
 from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.ir import regions, visit
+from tile_core.ir.alignment import IS_ALIGNED
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.views import viewed
-from tile_core.passes.vector_units import ALIGNED_MOVE
+from tile_core.passes.accesses import substitute
+from tile_core.passes.vector_units import ALIGNED_MOVE, SHIFTED_MOVE
 from tile_core.printer import messages
 from tile_core.printer.c import C
 from tile_core.printer.expressions import EXPRESSIONS, element
@@ -245,6 +248,9 @@ def _aligned_move(words: Words) -> StmtHandler:
     """A move of whole vectors that falls back to elements: one call in place of a branch and a loop."""
 
     def handler(printer: Printer, node: Any) -> None:
+        if node.attr_key == SHIFTED_MOVE:
+            _shifted_move(printer, node, words)
+            return
         if node.attr_key != ALIGNED_MOVE:
             STATEMENTS[S.AttrStmt](printer, node)
             return
@@ -267,6 +273,25 @@ def _aligned_move(words: Words) -> StmtHandler:
             printer.line(f"tile_store<{vector}>(&{target.text}, &{value.text}, {aligned.text});")
 
     return handler
+
+
+def _shifted_move(printer: Printer, node: Any, words: Words) -> None:
+    """The load of a vector out of two: one call in place of a loop."""
+    store = node.body.body
+    lanes = int(node.body.extent.value)
+    vector = words.vectors[lanes * int(store.value.ty.dtype.bits) // 8]
+
+    def first(indices: Any) -> list[Any]:
+        zero = {node.body.loop_var: E.IntImm(node.body.loop_var.ty, 0)}
+        return [Analyzer().simplify(substitute(index, zero)) for index in indices]
+
+    target = element(printer, store.buffer, first(store.indices), Use("write", lanes))
+    value = element(printer, store.value.source, first(store.value.indices), Use("read", lanes))
+    shift = printer.expr(node.value)
+    printer.snippet("tile_load_shifted")
+    printer.line(
+        f"*reinterpret_cast<{vector}*>(&{target.text}) = tile_load_shifted<{vector}>(&{value.text}, {shift.text});"
+    )
 
 
 def _first(indices: Any) -> list[Any]:
@@ -336,7 +361,7 @@ _CALLS: Mapping[str, ExprHandler] = {
     "tile.atomic_load": _atomic_load,
     "tile.atomic_store": _atomic_store,
     **{f"tile.warp_reduce_{kind}": snippet_call(f"tile_warp_reduce_{kind}") for kind in COMBINATIONS},
-    "tile.is_aligned": snippet_call("tile_is_aligned"),
+    IS_ALIGNED: snippet_call("tile_is_aligned"),
     "tile.atomic_rmw": _atomic,
     "tile.max": snippet_call("tile_max"),
     "tile.min": snippet_call("tile_min"),

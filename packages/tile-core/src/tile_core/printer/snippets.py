@@ -100,6 +100,39 @@ template <typename Vector, typename T>
   return vector;
 }
 """),
+    "tile_load_shifted": Snippet("""
+// A vector from memory that begins `shift` elements after an aligned one, out of that and the next; element by element
+// where `shift` is negative.
+template <typename Vector, typename T>
+@inline@ Vector tile_load_shifted(const T* from, int shift) {
+  static_assert(sizeof(Vector) == 16, "shifts are of four words");
+  Vector vector;
+  if (shift < 0) {
+    T elements[16 / sizeof(T)];
+#pragma unroll
+    for (unsigned i = 0; i < 16 / sizeof(T); ++i) elements[i] = from[i];
+    @copy_bytes@(&vector, elements, 16);
+    return vector;
+  }
+  const Vector* const whole = reinterpret_cast<const Vector*>(from - shift);
+  const Vector both[2] = {whole[0], whole[1]};
+  unsigned words[8];
+  @copy_bytes@(words, both, 32);
+  const unsigned bytes = static_cast<unsigned>(shift) * sizeof(T);
+  unsigned moved[4];
+#pragma unroll
+  for (unsigned i = 0; i < 6; ++i) words[i] = bytes & 8u ? words[i + 2] : words[i];
+#pragma unroll
+  for (unsigned i = 0; i < 5; ++i) words[i] = bytes & 4u ? words[i + 1] : words[i];
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned long long pair = static_cast<unsigned long long>(words[i + 1]) << 32 | words[i];
+    moved[i] = static_cast<unsigned>(pair >> (bytes & 3u) * 8u);
+  }
+  @copy_bytes@(&vector, moved, 16);
+  return vector;
+}
+"""),
     "tile_store": Snippet("""
 // A vector to memory: at once where the address is a multiple of its size, else element by element.
 template <typename Vector, typename T>
