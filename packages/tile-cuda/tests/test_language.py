@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from typing import Any
@@ -18,6 +20,9 @@ from tile_core.errors import (
     EmulatorCompilerError,
     KernelKeywordError,
 )
+from tile_core.errors.ops import NotPortableError, OpArgumentError
+from tile_core.spec import is_refused, names_of, signature_of, table
+from tile_cuda.language.refused import REASONS
 from tile_cuda.language.unimplemented import UNIMPLEMENTED
 
 
@@ -57,6 +62,52 @@ def test_no_name_is_both_exported_and_missing() -> None:
 def test_a_wrong_name_is_no_unimplemented_name() -> None:
     with pytest.raises(DialectNameError, match="TILE-E0123"):
         T.no_such_name
+
+
+OTHER_PARAMETERS = {"ClusterKernel": "its keywords are checked by the launch"}
+
+
+@pytest.mark.parametrize("name", sorted(set(names_of("cuda")) - set(names_of("common"))))
+def test_parameters_have_the_names_that_programs_give_them(name: str) -> None:
+    function = getattr(T, name, None) if name in T.__all__ else None
+    expected = signature_of(name, "cuda") if table()[name]["kind"] == "function" else None
+    if function is None or expected is None or is_refused(function) or name in OTHER_PARAMETERS:
+        return
+    plain = re.sub(r"\[[^\]]*\]", "", expected).strip("()")
+    theirs = [re.split("[:=]", each)[0].strip(" *") for each in plain.split(",")]
+    assert list(inspect.signature(function).parameters) == [each for each in theirs if each]
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_name_that_is_refused_by_design_says_why(name: str) -> None:
+    assert name in names_of("cuda")
+    with pytest.raises(NotPortableError, match=f"T.{name}: ") as raised:
+        getattr(T, name)()
+    assert REASONS[name][1] in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype"), [(64, "float16"), (32, "float16"), (16, "float16"), (128, "int8"), (64, "float32")]
+)
+def test_swizzled_rows_lie_in_different_banks(row: int, dtype: str) -> None:
+    size = int(re.sub(r"\D", "", dtype)) // 8
+    strip = min(128 // size, row)
+    units = {}
+    for i in range(8):
+        for j in range(row):
+            number, at, column = T.get_swizzle_layout(i, j, row, dtype)
+            units.setdefault((i, j * size // 16), (number * 8 + at) * strip + column)
+    assert len(set(units.values())) == len(units)
+    for unit in range(row * size // 16):
+        banks = {units[i, unit] * size // 16 % 8 for i in range(8)}
+        assert len(banks) == 8
+
+
+def test_swizzles_of_other_rows_are_refused() -> None:
+    with pytest.raises(OpArgumentError, match="rows of 24 bytes"):
+        T.get_swizzle_layout(0, 0, 12, "float16")
+    with pytest.raises(OpArgumentError, match="strips of 48"):
+        T.get_swizzle_layout(0, 0, 64, "float16", 48)
 
 
 def test_importing_it_imports_nothing_heavy() -> None:

@@ -196,6 +196,38 @@ def test_a_tile_that_is_filled_before_the_wait_is_found() -> None:
         emulated(refilled(waits=False), **CHECKED)(a, b, c)
 
 
+@pytest.mark.emulate
+def test_a_tile_of_a_product_in_flight_shares_its_bytes_with_no_other() -> None:
+    """What is reduced beside the product gets shared memory of its own, though the product's tiles are read no more."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+        D: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128) as _bx:
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            other = T.alloc_shared((64, 64), "float32")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.wgmma_gemm(a, b, c, clear_accum=True)
+            for i, j in T.Parallel(64, 64):
+                other[i, j] = i * 64 + j
+            for i, j in T.Parallel(64, 64):
+                D[i, j] = other[j, i]
+            T.wait_wgmma(0)
+            T.copy(c, C)
+
+    a, b, c, d = numbers((64, 64)), numbers((64, 64)), poisoned((64, 64)), poisoned((64, 64))
+    emulated(kernel, **CHECKED)(a, b, c, d)
+    assert (c == exact(a, b)).all()
+    assert (d == np.arange(4096).reshape(64, 64).T).all()
+
+
 def fed(steps: int, stages: int) -> Any:
     """C = A B by a warpgroup that another one feeds; a stage is given back when the product behind it is done."""
 

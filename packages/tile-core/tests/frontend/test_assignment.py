@@ -4,6 +4,9 @@
 # ruff: noqa: B007, C416, F821, F841, F842, PLC3002
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from tvm.tirx import stmt as S
@@ -599,3 +602,27 @@ def test_a_variable_made_anew_in_a_loop(run, refused):
                     for j in T.serial(2):
                         v += B[j]
                     v = T.alloc_var(T.int32, init=5)
+
+
+def test_an_address_outlives_writes_of_its_elements_but_not_of_its_index() -> None:
+    def traced(body: Callable[[Any, Any], None]) -> None:
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1):
+                local = T.alloc_local((8,), "int32")
+                body(A, local)
+
+    def kept(A: Any, local: Any) -> None:
+        first, whole = T.address_of(local[2]), local.data
+        local[2] = 1
+        T.call_extern("int32", "f", first, whole)
+        A[0] = local[2]
+
+    def moved(A: Any, local: Any) -> None:
+        place = T.address_of(A[local[0]])
+        local[0] = 1
+        T.call_extern("int32", "f", place)
+
+    traced(kept)
+    with pytest.raises(StaleValueError, match="local"):
+        traced(moved)

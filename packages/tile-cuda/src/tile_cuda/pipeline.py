@@ -12,10 +12,12 @@ from tile_cuda.matrix.units import TensorCores
 from tile_cuda.narrow import FLOAT8, PAIRS
 from tile_cuda.passes.allow_tf32 import AllowTf32
 from tile_cuda.passes.assign_roles import AssignRoles
+from tile_cuda.passes.check_instructions import CheckInstructions
 from tile_cuda.passes.check_launch import CheckLaunch
 from tile_cuda.passes.copy_ahead import CopyAhead
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.lower_products import LowerProducts
+from tile_cuda.passes.note_descriptors import NoteDescriptors
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
 from tile_cuda.target import capabilities
@@ -32,10 +34,11 @@ def edits(target: Target) -> tuple[Edit, ...]:
     pairs = {dtype: pair.operations for dtype, pair in PAIRS.items() if dtype in computed | FLOAT8.keys()}
     return (
         *thread_edits(NATIVE | functions.NATIVE, units, pairs, frozenset(FLOAT8)),
-        insert_after("check_semantics", CheckLaunch()),
+        insert_after("check_semantics", CheckLaunch(), CheckInstructions(units.capability)),
         insert_after(
             "group_threads",
             AllowTf32(),
+            NoteDescriptors(),
             LowerProducts(units),
             LowerAsynchrony(units),
             SpecializeWarps(units),

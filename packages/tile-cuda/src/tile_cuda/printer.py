@@ -10,6 +10,7 @@ from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
 from tile_cuda import cluster, exchanges, functions, instructions, narrow, words
 from tile_cuda.instructions import asynchronous, tensor_map
+from tile_cuda.passes import note_descriptors
 
 WORDS = Words(
     block="blockIdx.{axis}",
@@ -64,6 +65,7 @@ CUDA = simt_language(
     calls={
         **exchanges.CALLS,
         **instructions.CALLS,
+        **note_descriptors.CALLS,
         **asynchronous.CALLS,
         **cluster.CALLS,
         **functions.CALLS,

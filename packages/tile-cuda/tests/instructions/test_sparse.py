@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from tvm import tirx
 
+import tile_core as tl
+import tile_cuda.language as T
 from tile_core.errors.emulator import EmulatedInstructionError
 from tile_core.testing.matrices import assert_same, from_registers, product, random, to_registers
 from tile_core.testing.thread_program import ThreadProgram
@@ -203,3 +205,88 @@ def test_selectors_and_dense_forms_are_kept_apart() -> None:
         mma_sp(*pointers, int32(0), instruction=dense)
     with pytest.raises(ValueError, match="mma does not compute mma m16n8k16_f32_f16_f16_sp"):
         mma(*pointers, instruction=sparse)
+
+
+def by_name(i: MatrixInstruction, selector: int, form: str) -> Any:
+    """A kernel on the registers of each thread, whose product is issued by its name in the language."""
+    threads = 32 if i.family == "mma" else 128
+    counts = [
+        layout.registers * shapes.BITS[name] // 32
+        for layout, name in zip((i.d_layout, i.a_layout), i.types, strict=False)
+    ]
+    d_words, a_words = counts
+    b_words = 0 if i.b_layout is None else i.b_layout.registers * shapes.BITS[i.types[2]] // 32
+    shape = f"m{i.m}n{i.n}k{i.k}"
+    held = i.k // 2
+
+    @T.prim_func
+    def kernel(
+        D: T.Tensor((threads, d_words), "uint32"),
+        A: T.Tensor((threads, a_words), "uint32"),
+        B: T.Tensor((threads, b_words or 1), "uint32"),
+        W: T.Tensor((threads, 1), "uint32"),
+        M: T.Tensor((i.m, held), i.a),
+        N: T.Tensor((i.n, i.k), i.b),
+    ):
+        with T.Kernel(1, threads=threads) as _bx:
+            tx = T.get_thread_binding(0)
+            d = T.alloc_local((d_words,), "uint32")
+            a = T.alloc_local((a_words,), "uint32")
+            b = T.alloc_local((b_words or 1,), "uint32")
+            w = T.alloc_local((1,), "uint32")
+            for at in T.serial(d_words):
+                d[at] = D[tx, at]
+            for at in T.serial(a_words):
+                a[at] = A[tx, at]
+            w[0] = W[tx, 0]
+            if form == "mma":
+                for at in T.serial(b_words):
+                    b[at] = B[tx, at]
+                T.ptx_mma_sp(i.d, shape, "row", "col", i.a, i.b, i.d, a, 0, b, 0, d, 0, w, 0, selector)
+            else:
+                a_tile = T.alloc_shared((held // 8, i.m, 8), i.a)
+                b_tile = T.alloc_shared((i.k // 8, i.n, 8), i.b)
+                for row, k in T.Parallel(i.m, held):
+                    a_tile[k // 8, row, k % 8] = M[row, k]
+                for row, k in T.Parallel(i.n, i.k):
+                    b_tile[k // 8, row, k % 8] = N[row, k]
+                a_desc = T.alloc_wgmma_desc()
+                b_desc = T.alloc_wgmma_desc()
+                T.initialize_wgmma_descriptor(a_desc, a_tile, 0, i.m, 8)
+                T.initialize_wgmma_descriptor(b_desc, b_tile, 0, i.n, 8)
+                T.fence_proxy_async()
+                T.warpgroup_arrive()
+                if form == "ss":
+                    T.ptx_wgmma_sp_ss(
+                        i.d, shape, True, True, i.a, i.b, i.d, a_desc, 0, w, 0, selector, b_desc, 0, d, 0, 1, 1, 1
+                    )
+                else:
+                    T.ptx_wgmma_sp_rs(
+                        i.d, shape, True, i.a, i.b, i.d, a, 0, w[0], 0, selector, b_desc, 0, d, 0, 1, 1, 1
+                    )
+                T.warpgroup_commit_batch()
+                T.warpgroup_wait(0)
+            for at in T.serial(d_words):
+                D[tx, at] = d[at]
+
+    return kernel
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("form", ["mma", "ss", "rs"])
+@pytest.mark.parametrize("selector", [0, 1])
+def test_names_of_the_language(form: str, selector: int) -> None:
+    family = "mma" if form == "mma" else "wgmma"
+    i = shapes.find(family, (16, 8, 32) if form == "mma" else (64, 8, 32), "float32", *["float16"] * 2, sparse=True)
+    assert i is not None
+    threads = 32 if form == "mma" else 128
+    given = operands(i, selector, threads)
+    d = to_registers(given.c, i.d_layout, i.d).copy()
+    b = np.zeros((threads, 1), np.uint32) if i.b_layout is None else to_registers(given.b, i.b_layout, i.b)
+    rest = [to_registers(given.held, i.a_layout, i.a), b, given.words, given.held, np.ascontiguousarray(given.b.T)]
+    target = {"kind": "cuda", "arch": "sm_90"}
+    kernel = tl.compile(
+        by_name(i, selector, form), target=target, execution="emulate", pass_configs={"tile.emulate_check": True}
+    )
+    kernel(d, *rest)
+    assert_same(from_registers(d, i.d_layout, i.d), given.expected)

@@ -19,7 +19,7 @@ from tile_core.errors.frontend import (
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.markers import CarriedVariable, Marker
 from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_stored
-from tile_core.frontend.writes import mentioned_buffers
+from tile_core.frontend.writes import is_address, mentioned_buffers, read_buffers
 from tile_core.ir.regions import constant
 
 # Modules of mutable Python sequences other than the lists and dicts that `markers.PythonState` compares.
@@ -47,9 +47,14 @@ def bound(name: str, value: Any) -> Any:
     if isinstance(value, VarCell) and not value.bound:
         value.bound = True
         return value
-    if not isinstance(value, Expr) or isinstance(value, Var) or _is_constant(value.ir):
+    if not isinstance(value, Expr) or isinstance(value, Var) or _is_constant(value.ir) or _is_place(value.ir):
         return value
     return held(name, value)
+
+
+def _is_place(node: Any) -> bool:
+    """Whether an expression is an address that no write moves, which no target needs in a variable."""
+    return is_address(node) and not read_buffers(node)
 
 
 def held(name: str, value: Expr) -> Expr:

@@ -26,7 +26,7 @@ from tile_core.errors.frontend import (
 from tile_core.frontend import arith
 from tile_core.frontend.builder import Builder, active_builder
 from tile_core.frontend.promotion import Number, literal_beside, literal_dtype
-from tile_core.frontend.writes import mentioned_buffers
+from tile_core.frontend.writes import read_buffers
 
 
 class Value:
@@ -91,13 +91,13 @@ class Expr(Value):
         if builder is not None and builder.clock > self._made_at:
             self._refuse_if_stale(builder)
         if builder is not None and len(builder.open_loops) > self._loops:
-            buffers = mentioned_buffers(self._ir)
+            buffers = read_buffers(self._ir)
             for loop in builder.open_loops[self._loops :]:
                 loop.reads += buffers
         return self._ir
 
     def _refuse_if_stale(self, builder: Builder) -> None:
-        for buffer in mentioned_buffers(self._ir):
+        for buffer in read_buffers(self._ir):
             if builder.written_since(buffer, self._made_at):
                 raise StaleValueError(
                     f"{self._ir} was read here before {buffer.name} was written again, and is used after it",

@@ -61,3 +61,20 @@ def mentioned_buffers(expr: ir.Expr) -> list[ir.Var]:
 
     walk(expr, (ir.Var, visit))
     return found
+
+
+def is_address(expr: ir.Expr) -> bool:
+    """Whether an expression is the address of an element or of a buffer."""
+    name = str(getattr(expr.op, "name", "")) if isinstance(expr, ir.Call) else ""
+    return name == "tirx.buffer_data" or (name == "tirx.address_of" and isinstance(expr.args[0], ir.TensorLoad))
+
+
+def read_buffers(expr: ir.Expr) -> list[ir.Var]:
+    """The buffers whose elements an expression may read. The address of an element stays what it is when those change.
+
+    An address among the arguments of a call is what the call may read behind.
+    """
+    if not is_address(expr):
+        return mentioned_buffers(expr)
+    indices = expr.args[0].indices if isinstance(expr.args[0], ir.TensorLoad) else []
+    return [buffer for index in indices for buffer in mentioned_buffers(index)]

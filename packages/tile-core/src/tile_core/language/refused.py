@@ -127,8 +127,8 @@ REASONS: dict[str, tuple[str, str]] = {
 __all__ = list(REASONS)
 
 
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    reason, remedy = REASONS[name]
+def refusal(name: str, reason: str, remedy: str) -> Callable[..., NoReturn]:
+    """A function that says why the name is refused; for dialects."""
 
     def refuse(*_args: Any, **_options: Any) -> NoReturn:
         raise NotPortableError(f"T.{name}: {reason}", remedy=remedy)
@@ -146,5 +146,5 @@ def refused(function: F) -> F:
 
 def __getattr__(name: str) -> Any:
     if name in REASONS:
-        return _refusal(name)
+        return refusal(name, *REASONS[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

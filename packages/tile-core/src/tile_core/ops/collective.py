@@ -24,7 +24,7 @@ from tile_core.ir.thread_groups import ThreadGroup
 from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
 from tile_core.ops.base import op_name
 from tile_core.ops.print import PRINT
-from tile_core.ops.threads import ATOMIC_UPDATES, BLOCK_WIDE, WARP_WIDE, exchanges
+from tile_core.ops.threads import ATOMIC_UPDATES, BLOCK_WIDE, WARP_WIDE, behind_addresses, exchanges
 
 WARP = 32
 _PRIVATE = (regions.LOCAL, regions.VAR)
@@ -99,6 +99,8 @@ class ThreadConditions:
         if isinstance(stmt, S.BufferStore):
             differs = any(map(self.differ, (stmt.value, *stmt.indices)))
             return [stmt.buffer] if differs and regions.scope(stmt.buffer) in _PRIVATE else []
+        if isinstance(stmt, S.Evaluate):
+            return [buffer for buffer in behind_addresses(stmt) if regions.scope(buffer) in _PRIVATE]
         if isinstance(stmt, S.IfThenElse | S.For | S.While) and any(map(self.differ, _heads(stmt))):
             stores = visit.collect(stmt, S.BufferStore)
             return [store.buffer for store in stores if regions.scope(store.buffer) in _PRIVATE]

@@ -5,7 +5,8 @@ A block that runs as one program is always in step with itself, and its copies a
 meaning: `passes/check_semantics.py` refuses `NEEDS_THREADS` on targets whose blocks have no threads.
 
 Where blocks have threads, an op that every thread carries out is lowered to a call named `tile.thread.<op>`
-(`thread_call`), which a printer spells and no pass gives to one thread alone.
+(`thread_call`), which a printer spells and no pass gives to one thread alone. A dialect's own instructions, which the
+author writes for every thread, are calls with the attribute `INSTRUCTION`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ ATOMIC_UPDATES = frozenset({"tile.atomic_rmw"})
 EXTERN_CALLS = frozenset({"tirx.call_extern", "tirx.call_pure_extern"})
 """Calls of functions that the compiler does not know."""
 THREAD_PREFIX = "tile.thread."
+INSTRUCTION = "instruction"
+"""Attribute of a call that is an instruction of the hardware, written by the author for each thread."""
 NAMED_BARRIERS = 16
 """Numbers of barriers that a block has; 0 is the barrier of all threads."""
 
@@ -76,13 +79,29 @@ def tells_threads_apart(launch: Launch) -> bool:
     Such a body is the program of one thread. Any other is the program of a block, whatever runs it.
     """
     used = set(collect(launch.body, ir.Var))
-    return any(var in used for var in launch.thread_vars) or exchanges(launch.body)
+    if any(var in used for var in launch.thread_vars) or exchanges(launch.body):
+        return True
+    return any(map(is_instruction, collect(launch.body, ir.Call)))
+
+
+def is_instruction(node: Any) -> bool:
+    """Whether a call, or a statement that is one, is an instruction of the hardware."""
+    call = node.value if isinstance(node, S.Evaluate) else node
+    return isinstance(call, ir.Call) and call.attrs is not None and INSTRUCTION in call.attrs
+
+
+def behind_addresses(stmt: S.Stmt) -> list[ir.Var]:
+    """The buffers whose addresses the call that `stmt` is gets, and whose elements it therefore may change."""
+    if not isinstance(stmt, S.Evaluate) or not isinstance(stmt.value, ir.Call):
+        return []
+    addresses = (each for each in stmt.value.args if called(each) == "tirx.address_of")
+    return [load.source for address in addresses for load in collect(address, ir.TensorLoad)]
 
 
 def is_for_every_thread(stmt: S.Stmt) -> bool:
     """Whether a statement is one that every thread carries out, even though no thread index stands in it."""
     name = called(stmt)
-    return name.startswith(THREAD_PREFIX) or name in EXTERN_CALLS
+    return name.startswith(THREAD_PREFIX) or name in EXTERN_CALLS or is_instruction(stmt)
 
 
 def thread_call(call: OpCall, name: str | None = None) -> S.Stmt:

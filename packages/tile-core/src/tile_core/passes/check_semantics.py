@@ -30,7 +30,7 @@ from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.ops import OPS
 from tile_core.ops.base import PREFIX, op_name
-from tile_core.ops.threads import NEEDS_THREADS, called
+from tile_core.ops.threads import NEEDS_THREADS, called, is_instruction
 from tile_core.passes.base import PassContext
 from tile_core.passes.check_reducers import check_reducers
 
@@ -117,11 +117,12 @@ class _Checker:
 
     def _check_exchange(self, call: ir.Call, place: _Place) -> None:
         name = called(call)
-        if name not in NEEDS_THREADS:
+        if name not in NEEDS_THREADS and not is_instruction(call):
             return
         if not self._capabilities.threads:
+            does = "is an instruction of threads" if is_instruction(call) else "exchanges values between threads"
             raise ThreadIndexError(
-                f"{name.removeprefix(PREFIX)} exchanges values between threads, but blocks have none on this target",
+                f"{name.removeprefix(PREFIX)} {does}, but blocks have none on this target",
                 remedy="write the work with T.Parallel and tile operations",
                 span=from_tvm(place.span),
             )

@@ -32,6 +32,7 @@ from tile_core.ops.threads import (
     NAMED_BARRIERS,
     THREAD_PREFIX,
     WARP_WIDE,
+    behind_addresses,
     called,
     exchanges,
 )
@@ -327,6 +328,8 @@ def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
             elif isinstance(stmt, S.Bind):
                 if _depends(stmt.value, found):
                     found.add(stmt.var)
+            elif isinstance(stmt, S.Evaluate):
+                found |= {buffer for buffer in behind_addresses(stmt) if regions.scope(buffer) in PER_THREAD}
             elif isinstance(stmt, S.BufferStore) and regions.scope(stmt.buffer) in PER_THREAD:
                 if _depends(stmt.value, found) or any(_depends(index, found) for index in stmt.indices):
                     found.add(stmt.buffer)

@@ -30,6 +30,8 @@ ALIGNMENT = 128
 OFFSET = "tile.offset"
 OWN_PLACE = "tile.own_place"
 """Annotation of a tile that shares its bytes with no other."""
+ALIGN_TO = "tile.align_to"
+"""Annotation of a tile that begins at a multiple of so many bytes."""
 ASYNCHRONOUS = "tile.asynchronous"
 """Annotation of a tile that other threads than the block's write, ahead of its readers.
 
@@ -54,11 +56,12 @@ class _Tile:
     last: int
     offset: int = 0
     shares: bool = True
+    align_to: int = ALIGNMENT
 
     @property
     def alignment(self) -> int:
         """Bytes: what the tile asks for, and at least `ALIGNMENT`."""
-        return max(ALIGNMENT, int(self.buffer.ty.data_alignment))
+        return max(self.align_to, int(self.buffer.ty.data_alignment))
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,9 @@ class _Lives:
             return
         if isinstance(stmt, S.AllocBuffer) and regions.scope(stmt.buffer) in regions.SHARED:
             shares = OWN_PLACE not in stmt.annotations
-            self._tiles[stmt.buffer] = _Tile(stmt.buffer, size_in_bytes(stmt.buffer), -1, -1, shares=shares)
+            align_to = max(ALIGNMENT, int(stmt.annotations.get(ALIGN_TO, 0)))
+            size = size_in_bytes(stmt.buffer)
+            self._tiles[stmt.buffer] = _Tile(stmt.buffer, size, -1, -1, shares=shares, align_to=align_to)
             for _start, inside in self._loops:
                 inside.add(stmt.buffer)
             return

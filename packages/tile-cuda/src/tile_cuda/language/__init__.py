@@ -1,6 +1,6 @@
 """The CUDA dialect: the portable language, whose `Kernel` takes `threads`, `prelude` and `cluster_dims` here.
 
-Names of the vendor's hardware that do not exist yet are refused by name.
+Names that are refused by design say why; names of the vendor's hardware that do not exist yet are refused by name.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ OWN = {
         "mbarrier_wait_parity",
         "no_set_max_nreg",
         "ptx_arrive_cluster_barrier",
+        "ptx_fence_barrier_init",
         "set_max_nreg",
         "tma_copy",
         "tma_store_arrive",
@@ -46,6 +47,7 @@ OWN = {
     ),
     "tile_core.language.source": ("import_source",),
     "tile_cuda.language.kernel": ("CUDASourceCodeKernel", "ClusterKernel", "Kernel"),
+    "tile_cuda.language.layouts": ("get_swizzle_layout", "make_mma_swizzle_layout"),
     "tile_cuda.language.math": (
         "__cos",
         "__exp",
@@ -69,6 +71,16 @@ OWN = {
         "ieee_mul",
         "ieee_sub",
     ),
+    "tile_cuda.language.wgmma": (
+        "alloc_descriptor",
+        "alloc_wgmma_desc",
+        "increase_descriptor_offset",
+        "initialize_wgmma_descriptor",
+        "ptx_wgmma_rs",
+        "ptx_wgmma_sp_rs",
+        "ptx_wgmma_sp_ss",
+        "ptx_wgmma_ss",
+    ),
     "tile_cuda.language.words": (
         "ldg128",
         "ldg256",
@@ -85,6 +97,16 @@ OWN = {
         "sts32",
         "sts64",
     ),
+    "tile_cuda.language.matrix": (
+        "get_ldmatrix_offset",
+        "get_mma_micro_size",
+        "mma_fill",
+        "mma_store",
+        "mma_store_index_map",
+        "ptx_ldmatrix",
+        "ptx_mma",
+        "ptx_mma_sp",
+    ),
     "tile_cuda.language.products": (
         "wait_wgmma",
         "warpgroup_arrive",
@@ -93,6 +115,25 @@ OWN = {
         "warpgroup_wait",
         "wgmma_gemm",
         "wgmma_mma",
+    ),
+    "tile_cuda.language.refused": (
+        "SparseTensorCoreIntrinEmitter",
+        "TCGEN05DescriptorParams",
+        "TCGEN05TensorCoreIntrinEmitter",
+        "TensorCoreIntrinEmitter",
+        "TensorCoreIntrinEmitterSM120",
+        "TensorCoreIntrinEmitterWithLadderTransform",
+        "WGMMADescriptorParams",
+        "WGMMATensorCoreIntrinEmitter",
+        "WGSparseTensorCoreIntrinEmitter",
+        "compute_gmma_descriptor",
+        "compute_umma_descriptor",
+        "make_blockscaled_gemm_layout",
+        "ptx_cp_async_bulk",
+        "ptx_mma_sm70",
+        "ptx_wait_barrier",
+        "tcgen05_gemm_sp",
+        "wgmma_gemm_sp",
     ),
     "tile_cuda.language.threads": (
         "get_lane_idx",

@@ -30,6 +30,8 @@ from tile_core.language._scalars import common
 from tile_core.language.allocate import barriers
 from tile_core.language.kernel import KernelLaunchFrame
 from tile_core.ops.asynchronous import BARRIER, CLUSTER_BARRIER, FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP
+from tile_cuda.instructions.mbarrier import fence_barrier_init
+from tile_cuda.language._instructions import issue
 
 __all__ = [
     "WarpSpecialize",
@@ -50,6 +52,7 @@ __all__ = [
     "mbarrier_wait_parity",
     "no_set_max_nreg",
     "ptx_arrive_cluster_barrier",
+    "ptx_fence_barrier_init",
     "set_max_nreg",
     "tma_copy",
     "tma_store_arrive",
@@ -222,6 +225,14 @@ def tma_store_wait(count: int = 0, read: bool = True) -> None:
 def fence_proxy_async() -> None:
     """What this thread has written to shared memory is seen by copies and matrix instructions issued after it."""
     emit("tile.async_fence", {})
+
+
+def ptx_fence_barrier_init() -> None:
+    """Barriers that this thread has initialised are known to copies and to the cluster.
+
+    Those of `T.alloc_barrier` are so from the beginning; this is for barriers that a `T.call_extern` initialises.
+    """
+    issue(fence_barrier_init(), "")
 
 
 def set_max_nreg(reg_count: int, is_inc: int) -> None:

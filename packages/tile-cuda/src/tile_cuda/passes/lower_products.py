@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -27,6 +28,7 @@ from tile_core.ir.views import viewed
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.gemm import sizes
 from tile_core.ops.products import IN_FLIGHT, PRODUCT_COMMIT, PRODUCT_FENCE, PRODUCT_OPS, PRODUCT_PIN, PRODUCT_WAIT
+from tile_core.ops.threads import called, is_instruction
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.matrix import SETTLE, WAITED, MatrixUnits, Multiplier
@@ -35,6 +37,7 @@ from tile_core.passes.thread_parts import parts_of
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.wgmma import pin, wgmma_commit, wgmma_fence, wgmma_wait
 from tile_cuda.matrix.wgmma import WarpgroupProduct
+from tile_cuda.passes.note_descriptors import placed_apart
 from tile_cuda.passes.pipelines import NUM_STAGES
 
 NAMES = frozenset(op.name for op in PRODUCT_OPS)
@@ -58,7 +61,7 @@ class LowerProducts:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            if not any(_is_flight(stmt) or op_name(stmt) in NAMES for stmt in visit.collect(launch.body, S.Evaluate)):
+            if not any(map(_concerns, visit.collect(launch.body, S.Evaluate))):
                 return loop
             _check(launch, self.units, context.capabilities)
             body = _ordinary(launch.body) if _is_pipelined(launch.body) else _Lowerer(launch).result()
@@ -69,6 +72,10 @@ class LowerProducts:
 
 def _is_flight(stmt: S.Stmt) -> bool:
     return op_name(stmt) == "tile.gemm" and stmt.value.attrs is not None and IN_FLIGHT in stmt.value.attrs
+
+
+def _concerns(stmt: S.Evaluate) -> bool:
+    return _is_flight(stmt) or op_name(stmt) in NAMES or _issued_by_hand(stmt) is not None
 
 
 def _call(stmt: S.Evaluate) -> OpCall:
@@ -133,7 +140,8 @@ class _Lowerer:
         self._settled: set[ir.Var] = set()
 
     def result(self) -> S.Stmt:
-        return self._stmt(self._body)
+        flights = [_call(stmt) for stmt in visit.collect(self._body, S.Evaluate) if _is_flight(stmt)]
+        return placed_apart(self._stmt(self._body), {flight.region(side).source for flight in flights for side in "ab"})
 
     def _stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.SeqStmt):
@@ -141,6 +149,10 @@ class _Lowerer:
         if isinstance(stmt, S.Evaluate) and op_name(stmt) in NAMES:
             self._settled.clear()
             return _LOWERINGS[str(op_name(stmt))](_call(stmt))
+        if (result := _issued_by_hand(stmt)) is not None:
+            self._flown.add(result)
+            self._settled.clear()
+            return stmt
         if _is_flight(stmt):
             found = self._behind(stmt, _reads(stmt) - {_call(stmt).region("c").source})
             self._flown.add(_call(stmt).region("c").source)
@@ -158,7 +170,9 @@ class _Lowerer:
 
     def _nested(self, stmt: Any) -> S.Stmt:
         """A loop, branch or region; what its body issued may be in flight when it begins again."""
-        self._flown |= {_call(each).region("c").source for each in visit.collect(stmt, S.Evaluate) if _is_flight(each)}
+        issued = visit.collect(stmt, S.Evaluate)
+        self._flown |= {_call(each).region("c").source for each in issued if _is_flight(each)}
+        self._flown |= {result for each in issued if (result := _issued_by_hand(each)) is not None}
         self._settled.clear()
         if isinstance(stmt, S.For):
             found = rebuild.loop(stmt, body=self._stmt(stmt.body))
@@ -188,8 +202,21 @@ def _reads(stmt: S.Stmt) -> set[ir.Var]:
     return found
 
 
-def _settle(fragment: ir.Var, span: ir.Span | None) -> S.Stmt:
-    return S.AttrStmt(fragment, SETTLE, int32(WAITED), visit.sequence([]), span)
+def _issued_by_hand(stmt: S.Stmt) -> ir.Var | None:
+    """The array of a thread that holds the result of an instruction of a warpgroup; `None` for anything else."""
+    if not is_instruction(stmt) or not called(stmt).startswith("cuda.wgmma"):
+        return None
+    (result,) = (load.source for load in visit.collect(stmt.value.args[0], ir.TensorLoad))
+    return result
+
+
+def _settle(registers: ir.Var, span: ir.Span | None) -> S.Stmt:
+    if regions.scope(registers) == regions.FRAGMENT:
+        return S.AttrStmt(registers, SETTLE, int32(WAITED), visit.sequence([]), span)
+    zeros = [int32(0)] * len(registers.shape)
+    count = prod(regions.constant(extent) or 0 for extent in registers.shape)
+    pinned = pin(tirx.address_of(tirx.BufferLoad(registers, zeros)), count=count, dtype=str(registers.dtype))
+    return S.AttrStmt(int32(0), FOREIGN, int32(0), S.Evaluate(pinned, span), span)
 
 
 def _foreign(call: OpCall, instruction: ir.Expr) -> S.Stmt:
