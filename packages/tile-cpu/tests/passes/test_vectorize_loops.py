@@ -379,3 +379,42 @@ def test_a_function_of_what_no_lane_differs_in_is_a_scalar(build, function):
     source, out = torch.randn(100), torch.full((100,), 7.0)
     build(func)(source, factor, out)
     torch.testing.assert_close(out, source * expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_an_index_with_a_name(build, machine):
+    n = tirx.Var("n", "int32")
+    A, B = buffer("A", n), buffer("B", n)
+    at, twice = tirx.Var("at", "int32"), tirx.Var("twice", "int32")
+
+    def body(i):
+        names = [S.Bind(at, i[0] + 3), S.Bind(twice, at * 2 - at)]
+        inside = guard(tirx.LT(i[0] + 3, n))
+        return S.SeqStmt([*names, S.IfThenElse(inside, store(B, tirx.Add(load(A, twice), f32(1.0)), at), None)])
+
+    func, widths = vectorized([A, B], parallel([n], body), machine)
+    assert widths[0]["lanes"] == (4 if machine == "narrow" else 16)
+    run = build(func)
+    for size in (0, 1, 4, 19, 20, 257):
+        whole, out = poisoned(size)
+        source = torch.randn(size)
+        run(source, out)
+        assert torch.equal(out[3:], source[3:] + 1)
+        assert bool((out[:3] == 77).all())
+        assert untouched(whole)
+
+
+def test_names_that_would_grow_without_bound_stay(build):
+    A = buffer("A", 64, dtype="int32")
+    names = [tirx.Var(f"a{level}", "int32") for level in range(40)]
+
+    def body(i):
+        values = [i[0], *(tirx.Add(name, name) for name in names)]
+        binds = [S.Bind(name, value) for name, value in zip(names, values, strict=False)]
+        return S.SeqStmt([*binds, store(A, names[-1], *i)])
+
+    func, _ = vectorized([A], parallel([int32(64)], body))
+    assert len(func.script()) < 20_000
+    out = torch.ones(64, dtype=torch.int32)
+    build(func)(out)
+    assert not out.any()

@@ -2,7 +2,8 @@
 
 The coefficients are minimax polynomials (Remez exchange in 50 digits, weighted for relative error, rounded to float32);
 the comment at each gives the interval and the error before rounding. `tests/math` measures every function against
-float64 or mpmath over all magnitudes; `ERRORS` is the largest error in units in the last place that it allows.
+mpmath over all magnitudes; `ERRORS` is the largest error in units in the last place that it allows where the CPU
+multiplies and adds in one instruction, and 2 where it does not.
 
 Zeros, infinities and NaN are exact everywhere. Subnormal arguments and results are exact to the same bounds, except on
 machines that flush them.

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.ir.regions import constant
-from tile_core.ir.visit import collect
+from tile_core.ir.visit import collect, mutate, sequence
 from tile_core.ops.build import PARALLEL
 from tile_cpu.passes.affine import affine, dtype_of
+
+_SHORT = 32
+"""Nodes of index arithmetic that is written out for its name."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,38 @@ def nest_of(loop: S.For) -> Nest:
         axes.append(Axis(body.loop_var, body.min, body.extent, body.span))
         body = body.body
     return Nest(tuple(axes), body, loop.span, PARALLEL in loop.annotations or not _carries(body))
+
+
+def without_names(nest: Nest) -> Nest:
+    """The nest with the names of index arithmetic replaced by it, so that accesses show how they depend on the loops.
+
+    Names of long expressions stay: names of names could grow without bound.
+    """
+    names: dict[ir.Var, ir.Expr] = {}
+
+    def bind(stmt: S.Bind, mutator: Any) -> S.Stmt:
+        value = mutator.mutate(stmt.value)
+        if not _is_index_arithmetic(value):
+            return S.Bind(stmt.var, value, stmt.span)
+        names[stmt.var] = value
+        return sequence([], stmt.span)
+
+    body = mutate(nest.body, (S.Bind, bind), (ir.Var, lambda var, mutator: names.get(var, var)))
+    return replace(nest, body=body)
+
+
+def _is_index_arithmetic(value: ir.Expr) -> bool:
+    """Whether an integer is computed from names and constants by a few sums and products."""
+    nodes = 0
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        nodes += 1
+        if isinstance(node, tirx.Add | tirx.Sub | tirx.Mul):
+            pending += [node.a, node.b]
+        elif not isinstance(node, ir.Var | tirx.IntImm):
+            return False
+    return nodes <= _SHORT and dtype_of(value).startswith("int")
 
 
 def _carries(body: S.Stmt) -> bool:

@@ -36,7 +36,7 @@ from tile_cpu.llvm.functions import Function, importing
 from tile_cpu.llvm.stores import DTYPES
 from tile_cpu.passes.affine import dtype_of, int_of
 from tile_cpu.passes.loop_guards import Guards, guards_of
-from tile_cpu.passes.loop_nests import Axis, Nest, candidates, element_bits, nest_of
+from tile_cpu.passes.loop_nests import Axis, Nest, candidates, element_bits, nest_of, without_names
 from tile_cpu.passes.vector_statements import VectorStatements
 from tile_cpu.passes.vector_values import NotVectorizableError, VectorValues
 
@@ -81,7 +81,8 @@ class _Rewriter:
         self._outer.pop()
         return lowered
 
-    def _nest(self, nest: Nest) -> tuple[int, S.Stmt]:
+    def _nest(self, given: Nest) -> tuple[int, S.Stmt]:
+        nest = without_names(given)
         for axis in candidates(nest) if nest.independent else []:
             lanes = self._lanes(nest, axis)
             if lanes == 1:
