@@ -223,7 +223,7 @@ def errors(found: Floats, exact: Doubles) -> Doubles:
         # The largest power of two has the unit of all numbers up to the end.
         size = np.minimum(np.abs(single), np.float32(2.0**127))
         unit = np.spacing(np.maximum(size, np.float32(_SMALLEST))).astype(np.float64)
-        value = np.where(np.isinf(found), np.copysign(2.0**128, found), found.astype(np.float64))
+        value = np.where(np.isinf(found), np.copysign(np.float64(2.0**128), found), found.astype(np.float64))
         right = (np.isnan(found) & np.isnan(exact)) | (found == single)
         distance = np.abs(value - np.where(np.isinf(exact), np.copysign(_INF, exact), exact)) / unit
     distance = np.where(np.isnan(distance), _INF, distance)
