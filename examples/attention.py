@@ -36,7 +36,7 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
     """O = softmax(Q Kᵀ / √dim) V; row i sees keys up to i where `causal`, and with `window` the last so many of those.
 
     `groups` query heads share a head of K and V. `block` is the number of queries a block of threads holds and of keys
-    it takes at a time.
+    it takes at a time. Lse is log2 of each row's sum of exp(scores), which `attention_backward.py` needs.
     """
     if window and not causal:
         raise ValueError("a window is one of causal attention")
@@ -46,7 +46,11 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
 
     @T.prim_func
     def kernel(  # noqa: C901 - the same
-        Q: T.Tensor(shape, dtype), K: T.Tensor(shared, dtype), V: T.Tensor(shared, dtype), Out: T.Tensor(shape, dtype)
+        Q: T.Tensor(shape, dtype),
+        K: T.Tensor(shared, dtype),
+        V: T.Tensor(shared, dtype),
+        Out: T.Tensor(shape, dtype),
+        Lse: T.Tensor((batch, heads, sequence), T.float32),
     ):
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=threads) as (bx, by, bz):
             Q_shared = T.alloc_shared((bm, dim), dtype)
@@ -103,6 +107,9 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             for i, j in T.Parallel(bm, dim):
                 result[i, j] = result[i, j] / total[i]
             T.copy(result, Out[bz, row : row + bm, by, :])
+            for i in T.Parallel(bm):
+                if row + i < sequence:
+                    Lse[bz, by, row + i] = row_max[i] * scale + T.log2(total[i])
 
     return kernel
 
@@ -132,10 +139,10 @@ def main() -> None:
     dtype = torch.float16 if device == "cuda" else torch.float32
     batch, heads, sequence, dim = 1, 4, 300, 64
     q, k, v = (torch.randn(batch, sequence, heads, dim, device=device).to(dtype) for _ in range(3))
-    out = torch.empty_like(q)
+    out, lse = torch.empty_like(q), torch.empty(batch, heads, sequence, device=device)
     seen = {"causal": options.causal, "window": options.window}
     program = attention(batch, heads, sequence, dim, str(dtype).removeprefix("torch."), **seen)
-    tl.compile(program, target=options.target)(q, k, v, out)
+    tl.compile(program, target=options.target)(q, k, v, out, lse)
     torch.testing.assert_close(out.float(), reference(q, k, v, **seen), rtol=1e-2, atol=1e-2)
     print(f"attention of {heads} heads, {sequence} × {dim} {dtype} on {device}: right")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tvm import ir
+from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 import tile_core.language as T
 from tile_core.errors import DivergentBarrierError
 from tile_core.ir import visit
 from tile_core.ops.threads import called
-from tile_core.passes.insert_barriers import BARRIER
+from tile_core.passes.insert_barriers import BARRIER, Touched
 
 
 def barriers(run_until: Any, func: Any) -> int:
@@ -137,3 +137,12 @@ def test_a_loop_that_only_reads_waits_once_before_it(run_until: Any) -> None:
     inside = [call for loop in loops for call in visit.collect(loop.body, ir.Call) if isinstance(call.op, ir.Op)]
     assert loops
     assert not any(str(call.op.name) == BARRIER for call in inside)
+
+
+def test_a_barrier_does_not_end_what_lingers() -> None:
+    tile = tirx.decl_buffer((8,), "float32", "tile", scope="shared")
+    write, read = Touched(writes=frozenset({tile})), Touched(reads=frozenset({tile}))
+    flight = Touched(reads=frozenset({tile}), lingering=frozenset({tile}))
+    assert not read.passed().conflicts(write)
+    assert flight.passed().conflicts(write)
+    assert (read | flight).passed() == flight

@@ -5,6 +5,8 @@ global memory (a block's threads see each other's global writes only behind a ba
 written, or writes what was read or written, gets a barrier before it. A loop is walked twice, so that what the end of
 an iteration left meets the beginning of the next.
 
+Work that lingers (products in flight) reads its tiles until it is waited for: a barrier before the wait orders nothing.
+
 A branch or loop whose condition depends on the thread cannot hold a barrier. It is one piece of work; one that would
 need a barrier inside is refused.
 """
@@ -41,7 +43,7 @@ from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
 from tile_core.passes.nests import FOREIGN, is_foreign
 from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
-from tile_core.passes.thread_scope import PHASE
+from tile_core.passes.thread_scope import LANDED, LINGERING, PHASE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
@@ -54,17 +56,26 @@ PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
 
 @dataclass(frozen=True)
 class Touched:
-    """Buffers read and written since the last barrier; `beside` are those of regions, by their group of threads."""
+    """Buffers read and written since the last barrier; `beside` are those of regions, by their group of threads.
+
+    `lingering` are those that work in flight still reads.
+    """
 
     reads: frozenset[ir.Var] = frozenset()
     writes: frozenset[ir.Var] = frozenset()
     beside: Mapping[ThreadGroup, Touched] = field(default_factory=dict)
+    lingering: frozenset[ir.Var] = frozenset()
 
     def __or__(self, other: Touched) -> Touched:
         beside = dict(self.beside)
         for group, touched in other.beside.items():
             beside[group] = beside.get(group, CLEAN) | touched
-        return Touched(self.reads | other.reads, self.writes | other.writes, beside)
+        lingering = self.lingering | other.lingering
+        return Touched(self.reads | other.reads, self.writes | other.writes, beside, lingering)
+
+    def passed(self) -> Touched:
+        """What is left of it behind a barrier."""
+        return Touched(reads=self.lingering, lingering=self.lingering)
 
     def conflicts(self, later: Touched) -> bool:
         """Whether `later` may not follow without a barrier of the block."""
@@ -142,7 +153,7 @@ class _Placer:
         whole = self._spread(self._touched(stmt))
         prefix: list[S.Stmt] = []
         if Touched(before.reads, before.writes).conflicts(whole):
-            prefix, before = [barrier(stmt.span)], CLEAN
+            prefix, before = [barrier(stmt.span)], before.passed()
             self.count += 1
         inner = _Placer(self._divergent, self._overlapping, self._roots)
         branch = stmt.body
@@ -155,26 +166,28 @@ class _Placer:
 
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
         if is_barrier(stmt):
-            return stmt, CLEAN
+            return stmt, before.passed()
+        if _lands(stmt):
+            before = replace(before, lingering=frozenset())
         if is_foreign(stmt):
             return stmt, before
         touched = self._touched(stmt)
         if isinstance(stmt, S.Bind) and exchanges(stmt.value, BLOCK_WIDE):
             stmts = [barrier(stmt.span), stmt] if before.conflicts(touched) else [stmt]
             self.count += len(stmts) - 1
-            return visit.sequence(stmts, stmt.span), CLEAN
+            return visit.sequence(stmts, stmt.span), before.passed()
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
             self._check_divergent(stmt)
         if not before.conflicts(self._spread(touched)):
             return stmt, before | touched
         self.count += 1
-        return visit.sequence([barrier(stmt.span), stmt], stmt.span), touched
+        return visit.sequence([barrier(stmt.span), stmt], stmt.span), before.passed() | touched
 
     def _control(self, stmt: Any, before: Touched) -> tuple[S.Stmt, Touched]:
         condition = self._by_root(_touched_by(*_heads(stmt)))
         prefix: list[S.Stmt] = []
         if before.conflicts(self._spread(condition)):
-            prefix, before = [barrier(stmt.span)], CLEAN
+            prefix, before = [barrier(stmt.span)], before.passed()
             self.count += 1
         before |= condition
         if isinstance(stmt, S.IfThenElse):
@@ -183,11 +196,12 @@ class _Placer:
             return visit.sequence([*prefix, S.IfThenElse(stmt.condition, then, otherwise, stmt.span)]), after | other
         body, after, count = self._iterated(stmt.body, before, condition)
         if count and before.conflicts(self._touched(stmt)):
-            clean, clean_after, fewer = self._iterated(stmt.body, condition, condition)
+            passed = before.passed() | condition
+            clean, clean_after, fewer = self._iterated(stmt.body, passed, condition)
             if fewer < count:
                 # One barrier before the loop is cheaper than one in each of its iterations.
                 prefix.append(barrier(stmt.span))
-                body, after, count, before = clean, clean_after, fewer + 1, condition
+                body, after, count, before = clean, clean_after, fewer + 1, passed
         self.count += count
         looped = (
             S.While(stmt.condition, body, stmt.span) if isinstance(stmt, S.While) else rebuild.loop(stmt, body=body)
@@ -204,7 +218,9 @@ class _Placer:
         return body, after, count
 
     def _touched(self, stmt: S.Stmt) -> Touched:
-        return self._by_root(_touched(stmt))
+        touched = self._by_root(_touched(stmt))
+        lingers = isinstance(stmt, S.AttrStmt) and stmt.attr_key == PHASE and regions.constant(stmt.value) == LINGERING
+        return replace(touched, lingering=touched.reads) if lingers else touched
 
     def _spread(self, touched: Touched) -> Touched:
         """With the tiles that share the bytes of those touched."""
@@ -236,6 +252,13 @@ class _Placer:
                 remedy="move the shared-memory work out of the branch, or make its condition the same for all threads",
                 span=from_tvm(stmt.span or phases[0].span),
             )
+
+
+def _lands(stmt: S.Stmt) -> bool:
+    """Whether a statement waits for all work in flight."""
+    if not isinstance(stmt, S.Evaluate) and not is_foreign(stmt):
+        return False
+    return any(call.attrs is not None and LANDED in call.attrs for call in visit.collect(stmt, ir.Call))
 
 
 def _is_shared(var: ir.Var) -> bool:

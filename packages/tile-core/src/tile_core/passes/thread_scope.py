@@ -21,6 +21,10 @@ from tile_core.passes.infer_layouts import Placement, Plan
 ALIGNED = "tile.aligned"
 """Attribute with an empty body: the tensor that is its node starts at a multiple of the vector width."""
 PHASE = "tile.phase"
+LINGERING = 2
+"""Value of `PHASE` around work that reads shared tiles until a call with `LANDED` lets it pass."""
+LANDED = "landed"
+"""Attribute of a call that waits for all lingering work of this thread."""
 """Attribute around statements between which no barrier is needed: one piece of parallel work."""
 
 Values = Mapping[ir.Var, ir.Expr]
@@ -31,9 +35,9 @@ def int32(value: int) -> ir.Expr:
     return E.IntImm("int32", value)
 
 
-def phase(stmt: S.Stmt) -> S.Stmt:
-    """`stmt` as one piece of parallel work."""
-    return S.AttrStmt(int32(0), PHASE, int32(1), stmt, stmt.span)
+def phase(stmt: S.Stmt, *, lingers: bool = False) -> S.Stmt:
+    """`stmt` as one piece of parallel work, some of which `lingers`: it reads on beside the statements that follow."""
+    return S.AttrStmt(int32(0), PHASE, int32(LINGERING if lingers else 1), stmt, stmt.span)
 
 
 def guarded(conditions: list[ir.Expr], stmt: S.Stmt) -> S.Stmt:

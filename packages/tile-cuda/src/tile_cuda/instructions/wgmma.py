@@ -12,6 +12,7 @@ from tvm import ir
 from tvm.ir.prim import expr as E
 
 from tile_core.dtypes import DType
+from tile_core.passes.thread_scope import LANDED
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, numbers
 from tile_cuda.instructions.mma import dense, host_types, instruction_of, register_bytes, selected
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
@@ -265,7 +266,7 @@ def wgmma_wait(groups: int) -> ir.Call:
     """
     if not 0 <= groups <= _MOST_GROUPS:
         raise ValueError(f"wgmma_wait leaves 0 to {_MOST_GROUPS} groups in flight, not {groups}")
-    return WAIT((), {"groups": groups})
+    return WAIT((), {"groups": groups, **({} if groups else {LANDED: 1})})
 
 
 def _pin(attributes: Attributes) -> Function:

@@ -174,9 +174,10 @@ class _Issue:
         repeats, steps = range(self._m // (ROWS * product.down)), range(self._k // self._depth)
         issue += [self._do(self._instruction(a_start, b_start, repeat, step)) for repeat in repeats for step in steps]
         issue.append(self._do(wgmma_commit()))
-        if not product.call.attrs.get(IN_FLIGHT):
+        lingers = bool(product.call.attrs.get(IN_FLIGHT))
+        if not lingers:
             issue.append(settled(product.call.region("c").source, 0, self._scope))
-        return visit.sequence([*self._fence(), phase(visit.sequence(issue, self._span))], self._span)
+        return visit.sequence([*self._fence(), phase(visit.sequence(issue, self._span), lingers=lingers)], self._span)
 
     @property
     def _depth(self) -> int:

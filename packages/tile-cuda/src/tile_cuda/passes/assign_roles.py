@@ -23,7 +23,7 @@ from tile_core.ir.spans import from_tvm
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier, is_barrier
 from tile_core.passes.nests import FOREIGN, is_foreign
-from tile_core.passes.plan_shared_memory import ASYNCHRONOUS
+from tile_core.passes.plan_shared_memory import ASYNCHRONOUS, size_in_bytes
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import fence_barrier_init, mbarrier_init
 from tile_cuda.instructions.threads import FEWEST_REGISTERS, REGISTER_STEP, barrier_sync, set_max_registers
@@ -33,7 +33,7 @@ ARRIVALS = "tile.arrivals"
 BLOCKS = "tile.arriving_blocks"
 """Annotation of `empty` barriers: the blocks of a cluster whose warps arrive there."""
 CLUSTER_SYNC = "tile.thread.cluster_sync"
-WARP, WARPGROUP = 32, 128
+WARP, WARPGROUP, WORD_BYTES = 32, 128, 4
 OWN_BARRIER = 1
 KEEP_REGISTERS = "tile.keep_registers"
 """Attribute of a function whose author wants registers left where they are."""
@@ -43,6 +43,8 @@ MOVING_THREADS, MOST_REGISTERS = 256, 504
 """Registers move in blocks of so many threads, and a copying thread and two others have so many: · 128 ≤ 65536."""
 REGISTERS = (40, 232)
 """The registers of a copying and of another thread where the author chooses none."""
+FULL_REGISTERS, MANY_WORDS = (24, 240), 200
+"""The same where a thread's arrays have more than so many words: those registers are worth a tight copying thread."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +59,28 @@ class AssignRoles:
         Raises:
             AnnotationError: more registers than a multiprocessor has.
         """
-        moved = _registers(func)
 
         def assign(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
-            return _assign(launch_ir.from_stmt(loop), moved).to_stmt()
+            launch = launch_ir.from_stmt(loop)
+            return _assign(launch, _registers(func, _words(launch.body))).to_stmt()
 
         return func.with_body(visit.mutate(func.body, (S.For, assign)), func.span)
 
 
-def _registers(func: tirx.PrimFunc) -> Mapping[int, tuple[int, int]]:
+def _words(body: S.Stmt) -> int:
+    """The words of the arrays that a thread has for itself, over the whole program."""
+    arrays = (alloc.buffer for alloc in visit.collect(body, S.AllocBuffer))
+    return sum(-(-size_in_bytes(array) // WORD_BYTES) for array in arrays if regions.scope(array) == regions.LOCAL)
+
+
+def _registers(func: tirx.PrimFunc, words: int) -> Mapping[int, tuple[int, int]]:
     """Threads of a block to the registers of a copying and of another thread; none where they stay as they are."""
     attributes = func.attrs or {}
     if KEEP_REGISTERS in attributes:
         return {}
-    producer, consumer = REGISTERS
+    producer, consumer = REGISTERS if words <= MANY_WORDS else FULL_REGISTERS
     if CONSUMER_REGISTERS in attributes:
         consumer = int(attributes[CONSUMER_REGISTERS])
         producer = min(producer, MOST_REGISTERS - 2 * consumer)

@@ -25,7 +25,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import visit
+from tile_core.ir import regions, visit
 from tile_core.ir.descriptors import named
 from tile_core.ir.renew import renewed
 from tile_core.ir.views import viewed
@@ -87,16 +87,21 @@ class SpecializeWarps:
         if not context.options.get(OPTION, True) or not _has_accelerator(context.capabilities):
             return func
         padded = {attr.node for attr in visit.collect(func.body, S.AttrStmt) if attr.attr_key == SAFE_VALUE}
-        parameters = frozenset(func.params) - padded
+        workspaces = {alloc.buffer for alloc in visit.collect(func.body, S.AllocBuffer) if _is_workspace(alloc.buffer)}
+        tensors = frozenset(func.params) - padded | workspaces
 
         def specialize(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
-            found = _Specializer(launch_ir.from_stmt(loop), parameters, self.units, context).result()
+            found = _Specializer(launch_ir.from_stmt(loop), tensors, self.units, context).result()
             context.report["specialized_warps"] += found is not None
             return loop if found is None else found
 
         return func.with_body(visit.mutate(func.body, (S.For, specialize)), func.span)
+
+
+def _is_workspace(buffer: ir.Var) -> bool:
+    return regions.scope(buffer) == regions.GLOBAL
 
 
 def _has_accelerator(capabilities: Any) -> bool:
