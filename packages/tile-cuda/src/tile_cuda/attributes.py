@@ -1,4 +1,4 @@
-"""Attributes of a launch: clusters, overlap with the launch before, and what stays in the L2 cache.
+"""Attributes of a launch: clusters, grids that run at once, overlap with the launch before, what stays in the L2 cache.
 
 The compiler writes them into an artifact as JSON; the runtime makes the driver's structures of them once a device, and
 `launch.ll` hands them to `cuLaunchKernelEx`. (CUDA Driver API, "CUlaunchAttribute", "CUaccessPolicyWindow".)
@@ -20,7 +20,7 @@ L2_RATIO = "l2_hit_ratio."
 """What the launch option of a tensor begins with; its value is the ratio in `L2_STEPS`."""
 L2_STEPS = 1000
 
-_ACCESS_POLICY_WINDOW, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION = 1, 4, 6
+_ACCESS_POLICY_WINDOW, _COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION = 1, 2, 4, 6
 _PROPERTY_STREAMING, _PROPERTY_PERSISTING = 1, 2
 
 
@@ -42,7 +42,7 @@ class _Value(ctypes.Union):
     _fields_ = (
         ("padding", ctypes.c_char * 64),
         ("cluster", ctypes.c_uint * 3),
-        ("overlaps", ctypes.c_int),
+        ("is_set", ctypes.c_int),
         ("window", _Window),
     )
 
@@ -58,6 +58,8 @@ def described(kernel: DeviceKernel) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if prod(kernel.cluster) > 1:
         found["cluster"] = list(kernel.cluster)
+    if kernel.is_cooperative:
+        found["cooperative"] = True
     if any(str(getattr(call.op, "name", "")) == "tile.thread.launch_wait" for call in _calls(kernel)):
         found["overlaps"] = True
     for position, var in enumerate(kernel.func.params):
@@ -90,6 +92,8 @@ def made(facts: Mapping[str, Any], most_bytes: int) -> tuple[ctypes.Array[Attrib
     if "cluster" in facts:
         sizes = (ctypes.c_uint * 3)(*facts["cluster"])
         attributes.append(Attribute(_CLUSTER_DIMENSION, 0, _Value(cluster=sizes)))
+    if facts.get("cooperative"):
+        attributes.append(Attribute(_COOPERATIVE, 0, _Value(is_set=1)))
     if facts.get("overlaps"):
-        attributes.append(Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, _Value(overlaps=1)))
+        attributes.append(Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, _Value(is_set=1)))
     return (Attribute * len(attributes))(*attributes), parameter

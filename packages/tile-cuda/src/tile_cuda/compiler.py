@@ -115,7 +115,7 @@ def _on_the_host(kernel: DeviceKernel) -> DeviceKernel:
     Raises:
         UnsupportedOnTargetError: a cluster that uses what the emulator runs for one block at a time only.
     """
-    if prod(kernel.cluster) > 1:
+    if prod(kernel.cluster) > 1 or kernel.is_cooperative:
         _require_plain_cluster(kernel)
     return replace(kernel, prelude=_SHARED.sub(lambda found: found.group() if found[1] else "static", kernel.prelude))
 

@@ -7,7 +7,7 @@ from tile_core.plugins.threads import THREAD_OP_LOWERINGS
 
 CLUSTER_OP_LOWERINGS = {
     f"tile.{name}": "tile_core.passes.threads:keep_for_threads"
-    for name in ("cluster_arrive", "cluster_wait", "cluster_sync", "launch_wait", "launch_release")
+    for name in ("cluster_arrive", "cluster_wait", "cluster_sync", "launch_wait", "launch_release", "sync_grid")
 }
 """Each is an instruction of every thread."""
 

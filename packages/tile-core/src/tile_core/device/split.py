@@ -25,6 +25,7 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
 from tile_core.ir.descriptors import is_descriptor
 from tile_core.ops.source import source_kernel
+from tile_core.ops.threads import GRID_BARRIER, called
 
 CELL_KIND, CELL_VALUE = 13, 15
 """`kTVMFFIAnyTypeIndex` and `kTVMFFIAnyUnionValue` of `tvm::tirx::builtin::TVMStructFieldKind`."""
@@ -48,6 +49,11 @@ class DeviceKernel:
     cluster: tuple[int, int, int] = (1, 1, 1)
     options: Mapping[str, int] = field(default_factory=dict)
     entry: str = ""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether all blocks of its grid must run at once, since they wait for each other."""
+        return any(called(call) == GRID_BARRIER for call in visit.collect(self.func.body, ir.Call))
 
     @property
     def name(self) -> str:

@@ -105,7 +105,8 @@ extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, lon
 
     def _run(self, number: int, kernel: DeviceKernel, cell: int) -> str:
         x, y, z = kernel.threads
-        cluster = ", ".join(map(str, kernel.cluster))
+        # Blocks that wait for each other run as those of a cluster do.
+        cluster = "int(x), int(y), int(z)" if kernel.is_cooperative else ", ".join(map(str, kernel.cluster))
         return (
             f"return tile::run({{grid, {{{x}, {y}, {z}}}, {self.warp_size}, {kernel.shared_bytes}, "
             f"{_stack_bytes(kernel)}, tile_sites, {cell}, tile_run_{number}, cells, {{{cluster}}}}});"

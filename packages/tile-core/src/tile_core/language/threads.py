@@ -66,7 +66,10 @@ def sync_warp(mask: int | None = None) -> None:
 
 
 def sync_grid() -> None:
-    """Wait until every block of the grid is here; for targets that launch all blocks at once."""
+    """Wait until every block of the grid is here, and see what each has written.
+
+    For targets that launch all blocks at once; the driver refuses a grid of more blocks than the device holds.
+    """
     emit("tile.sync_grid", {})
 
 

@@ -18,6 +18,7 @@ from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.errors.ops import OpArgumentError
+from tile_core.errors.passes import UnsupportedOnTargetError
 from tile_core.ir.ops import tile_op
 from tile_core.ir.visit import collect, sequence
 from tile_core.ops.base import LowerContext, OpCall, TileOp
@@ -152,4 +153,15 @@ NAMED_BARRIER_ARRIVE = TileOp("tile.named_barrier_arrive", (), _check_named, _re
 SYNC_WARP = TileOp("tile.sync_warp", (), _check, _reference, _lower)
 COMMIT_GROUP = TileOp("tile.commit_group", (), _check, _reference, _lower)
 WAIT_GROUP = TileOp("tile.wait_group", (), _check, _reference, _lower)
-SYNC_GRID = TileOp("tile.sync_grid", (), _check, _reference, None)
+
+
+def _no_reference(_call: OpCall, _operands: Mapping[str, np.ndarray]) -> None:
+    raise UnsupportedOnTargetError(
+        "the interpreter runs the blocks of a grid one after the other: none can wait for all",
+        remedy='run it on a GPU or with execution="emulate", or make one launch of each part',
+    )
+
+
+SYNC_GRID = TileOp("tile.sync_grid", (), _check, _no_reference, None)
+GRID_BARRIER = f"{THREAD_PREFIX}sync_grid"
+"""What `tile.sync_grid` is lowered to where all blocks of a grid run at once."""

@@ -31,6 +31,7 @@ from tile_core.ir.views import view_roots
 from tile_core.ops.threads import (
     ATOMIC_UPDATES,
     BLOCK_WIDE,
+    GRID_BARRIER,
     NAMED_BARRIERS,
     THREAD_PREFIX,
     WARP_WIDE,
@@ -47,7 +48,7 @@ from tile_core.passes.thread_scope import LANDED, LINGERING, PHASE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
-CLUSTER_BARRIER = "tile.thread.cluster_sync"
+WIDER_BARRIERS = ("tile.thread.cluster_sync", GRID_BARRIER)
 ADDRESS_ONLY = (IS_ALIGNED,)
 ACCESS = "access"
 """Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
@@ -329,7 +330,7 @@ def _touched_by(*exprs: ir.Expr) -> Touched:
 def is_barrier(stmt: S.Stmt) -> bool:
     """Whether a statement is a barrier of all threads of the block."""
     call = stmt.value if isinstance(stmt, S.Evaluate) else None
-    return isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and str(call.op.name) in (BARRIER, CLUSTER_BARRIER)
+    return called(call) in (BARRIER, *WIDER_BARRIERS)
 
 
 def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
