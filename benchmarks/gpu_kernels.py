@@ -118,23 +118,21 @@ def softmax(m: int, n: int, dtype: str) -> Any:
 
 
 def rms_norm(m: int, n: int, dtype: str, eps: float = 1e-6) -> Any:
-    """RMSNorm, one row a block, computed in float32."""
+    """RMSNorm, one row a block, computed in float32 of a row that is kept as it is."""
 
     @T.prim_func
     def kernel(X: T.Tensor((m, n), dtype), W: T.Tensor((n,), dtype), Y: T.Tensor((m, n), dtype)):
         with T.Kernel(m, threads=row_threads(n)) as row:
-            x = T.alloc_fragment((n,), T.float32)
-            w = T.alloc_fragment((n,), dtype)
+            x = T.alloc_fragment((n,), dtype)
             square = T.alloc_fragment((n,), T.float32)
             total = T.alloc_fragment((1,), T.float32)
             T.copy(X[row, :], x)
-            T.copy(W, w)
             for j in T.Parallel(n):
-                square[j] = x[j] * x[j]
+                square[j] = T.cast(x[j], "float32") * T.cast(x[j], "float32")
             T.reduce_sum(square, total, dim=0)
             total[0] = T.rsqrt(total[0] / n + eps)
             for j in T.Parallel(n):
-                Y[row, j] = x[j] * total[0] * w[j]
+                Y[row, j] = T.cast(x[j], "float32") * total[0] * W[j]
 
     return kernel
 
@@ -147,24 +145,19 @@ def layer_norm(m: int, n: int, dtype: str, eps: float = 1e-5) -> Any:
         X: T.Tensor((m, n), dtype), W: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), Y: T.Tensor((m, n), dtype)
     ):
         with T.Kernel(m, threads=row_threads(n)) as row:
-            x = T.alloc_fragment((n,), T.float32)
-            w = T.alloc_fragment((n,), dtype)
-            b = T.alloc_fragment((n,), dtype)
+            x = T.alloc_fragment((n,), dtype)
             square = T.alloc_fragment((n,), T.float32)
             mean = T.alloc_fragment((1,), T.float32)
             scale = T.alloc_fragment((1,), T.float32)
             T.copy(X[row, :], x)
-            T.copy(W, w)
-            T.copy(B, b)
             T.reduce_sum(x, mean, dim=0)
             mean[0] = mean[0] / n
             for j in T.Parallel(n):
-                x[j] = x[j] - mean[0]
-                square[j] = x[j] * x[j]
+                square[j] = (T.cast(x[j], "float32") - mean[0]) * (T.cast(x[j], "float32") - mean[0])
             T.reduce_sum(square, scale, dim=0)
             scale[0] = T.rsqrt(scale[0] / n + eps)
             for j in T.Parallel(n):
-                Y[row, j] = x[j] * scale[0] * w[j] + b[j]
+                Y[row, j] = (T.cast(x[j], "float32") - mean[0]) * scale[0] * W[j] + B[j]
 
     return kernel
 
@@ -175,7 +168,7 @@ def cast_per_token(m: int, n: int, dtype: str) -> Any:
     @T.prim_func
     def kernel(X: T.Tensor((m, n), dtype), S: T.Tensor((m,), "float32"), Y: T.Tensor((m, n), "float8_e4m3fn")):
         with T.Kernel(m, threads=row_threads(n)) as row:
-            x = T.alloc_fragment((n,), T.float32)
+            x = T.alloc_fragment((n,), dtype)
             largest = T.alloc_fragment((1,), T.float32)
             T.copy(X[row, :], x)
             T.reduce_absmax(x, largest, dim=0)
@@ -183,7 +176,7 @@ def cast_per_token(m: int, n: int, dtype: str) -> Any:
             S[row] = largest[0] / LARGEST_E4M3
             largest[0] = LARGEST_E4M3 / largest[0]
             for j in T.Parallel(n):
-                Y[row, j] = x[j] * largest[0]
+                Y[row, j] = T.cast(x[j], "float32") * largest[0]
 
     return kernel
 

@@ -25,10 +25,10 @@ def add(n: int, dtype: str) -> Any:
     return kernel
 
 
-def softmax(m: int, n: int, dtype: str) -> Any:
+def softmax(m: int, n: int, dtype: str, threads: int = 64) -> Any:
     @T.prim_func
     def kernel(X: T.Tensor((m, n), dtype), Y: T.Tensor((m, n), dtype)):
-        with T.Kernel(m, threads=64) as row:
+        with T.Kernel(m, threads=threads) as row:
             x = T.alloc_fragment((n,), T.float32)
             largest = T.alloc_fragment((1,), T.float32)
             total = T.alloc_fragment((1,), T.float32)
@@ -155,6 +155,18 @@ def test_a_reduction_of_a_block_waits_once() -> None:
     code = printed(softmax(2, 1024, "float16"))
     assert code.count("__syncthreads()") == 2
     assert "tile_shuffle_xor_short" not in code
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(("threads", "exchanges"), [(256, 10), (288, 10), (512, 18), (1024, 20)])
+def test_the_values_of_many_warps_are_exchanged(threads: int, exchanges: int) -> None:
+    x, y = torch.randn(3, 2048) * 4, poisoned((3, 2048), torch.float32)
+    x[1, 7] = float("inf")
+    program = softmax(3, 2048, "float32", threads)
+    checked = {"tile.emulate_check": True}
+    tl.compile(program, target=SM_90, execution="emulate", pass_configs=checked)(x, y)
+    torch.testing.assert_close(y, torch.softmax(x, dim=1), equal_nan=True)
+    assert printed(program).count("__shfl_xor_sync") == exchanges
 
 
 @pytest.mark.emulate

@@ -20,6 +20,8 @@ from tile_core.ops.build import Cell
 from tile_core.passes.thread_scope import ThreadScope, int32, phase, shuffle_xor
 
 Combine = Callable[[ir.Expr, ir.Expr], ir.Expr]
+FEW = 8
+"""Values of warps that every thread reads."""
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,24 @@ class Combination:
         first: ir.Expr = int32(0)
         if group.count < group.used:
             first = tirx.floordiv(thread, int32(group.count)) * (group.count // warp)
-        member = tirx.Var("member", "int32")
-        rest = S.For(
-            member,
-            int32(1),
-            int32(group.count // warp - 1),
-            S.ForKind.UNROLLED,
-            self._update(tirx.BufferLoad(workspace, [first + member])),
-            span=self.span,
-        )
-        start = self.cell.set(tirx.BufferLoad(workspace, [first]), self.span)
-        reading = visit.sequence([start, rest]) if group.count > warp else start
+        reading, exchange = self._members(workspace, first, group.count // warp)
         if group.used < self.scope.block:
             reading = S.IfThenElse(E.LT(thread, int32(group.used)), reading, None, self.span)
-        return [phase(S.IfThenElse(is_first, leave, None, self.span)), phase(reading)]
+        return [phase(S.IfThenElse(is_first, leave, None, self.span)), phase(reading), *exchange]
+
+    def _members(self, workspace: ir.Var, first: ir.Expr, count: int) -> tuple[S.Stmt, list[S.Stmt]]:
+        """What a thread reads of the `count` values from `first` on, and the exchanges after it.
+
+        Few values are read by every thread. Many would be as many registers, while all else is alive: a lane reads one.
+        """
+        if count > FEW and _is_power(count) and count <= self.scope.warp:
+            own = first + tirx.floormod(self.scope.thread, int32(count))
+            return self.cell.set(tirx.BufferLoad(workspace, [own]), self.span), self._shuffles(count, 1)
+        start = self.cell.set(tirx.BufferLoad(workspace, [first]), self.span)
+        member = tirx.Var("member", "int32")
+        value = self._update(tirx.BufferLoad(workspace, [first + member]))
+        rest = S.For(member, int32(1), int32(count - 1), S.ForKind.UNROLLED, value, span=self.span)
+        return visit.sequence([start, rest]) if count > 1 else start, []
 
     def _through_memory(self, group: ThreadGroup) -> list[S.Stmt]:
         """Every thread leaves its value in shared memory and reads those of its group's members.
