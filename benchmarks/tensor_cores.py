@@ -27,6 +27,7 @@ import tile_core as tl
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 from attention import attention, reference
+from dequant_gemm import dequant_gemm, unpacked
 from gemm import gemm
 
 WARM_MS, TIMED_MS, PAUSE_S = 200.0, 100.0, 0.15
@@ -93,6 +94,24 @@ def _gemm_fp8(size: int, **options: Any) -> Contest:
     return Contest(f"GEMM e4m3→bf16 {size}³", 2.0 * size**3, calls, check, seconds)
 
 
+def _dequant(m: int, n: int, k: int, group: int = 128, **options: Any) -> Contest:
+    """Weights of four bits; the peer reads them as halves, four times the bytes."""
+    kernel, seconds = _compiled(dequant_gemm(m, n, k, group=group, **options))
+    a = torch.randn(m, k, device="cuda", dtype=torch.float16)
+    b = torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8)
+    scale = (torch.rand(k // group, n, device="cuda") + 0.5).half()
+    whole = unpacked(b, scale, group)
+    half, out = whole.half(), torch.empty(m, n, device="cuda", dtype=torch.float16)
+    c = torch.full((m, n), float("nan"), device="cuda", dtype=torch.float16)
+
+    def check() -> float:
+        kernel(a, b, scale, c)
+        return _error(c, a.float() @ whole.T)
+
+    calls = {"ours": lambda: kernel(a, b, scale, c), "cuBLAS fp16": lambda: torch.matmul(a, half.T, out=out)}
+    return Contest(f"w4a16 GEMM {m}×{n}×{k}", 2.0 * m * n * k, calls, check, seconds)
+
+
 def _attention(causal: bool, batch: int = 8, heads: int = 32, sequence: int = 4096, dim: int = 128) -> Contest:
     program = attention(batch, heads, sequence, dim, causal=causal)
     kernel, seconds = _compiled(program, compile_flags=["--use_fast_math"])
@@ -137,6 +156,7 @@ def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
         "GEMM fp16 16×8192×8192",
         lambda: _gemm("GEMM fp16 16×8192×8192", 16, 8192, 8192, half, block=(16, 64, 128), num_stages=4),
     )
+    yield "w4a16 GEMM 16×8192×8192", lambda: _dequant(16, 8192, 8192)
     yield "attention full", lambda: _attention(causal=False)
     yield "attention causal", lambda: _attention(causal=True)
 

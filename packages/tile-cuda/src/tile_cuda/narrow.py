@@ -19,9 +19,18 @@ _CALLS = {
     "min": "tile_min_pair",
 }
 PAIRS: Mapping[str, Pair] = {
-    "float16": Pair("__half2", {**_CALLS, "broadcast": "__half2half2", "cast": "__floats2half2_rn"}),
+    "float16": Pair(
+        "__half2",
+        {**_CALLS, "broadcast": "__half2half2", "cast": "__floats2half2_rn", "nibbles": "tile_nibbles_half2"},
+    ),
     "bfloat16": Pair(
-        "__nv_bfloat162", {**_CALLS, "broadcast": "__bfloat162bfloat162", "cast": "__floats2bfloat162_rn"}
+        "__nv_bfloat162",
+        {
+            **_CALLS,
+            "broadcast": "__bfloat162bfloat162",
+            "cast": "__floats2bfloat162_rn",
+            "nibbles": "tile_nibbles_bfloat162",
+        },
     ),
     "float8_e4m3fn": Pair("__nv_fp8x2_e4m3", {"cast": "tile_pair_e4m3"}),
     "float8_e5m2": Pair("__nv_fp8x2_e5m2", {"cast": "tile_pair_e5m2"}),
@@ -48,6 +57,27 @@ __device__ __forceinline__ Pair tile_{{name}}_pair(Pair a, Pair b) {{{{
 #endif
 }}}}
 """
+# The bits of a power of two whose last bit counts one: with a nibble in its low bits it is that much more, exactly.
+_NIBBLES = """
+// The low and the next four bits of `bits`, each less `less`.
+__device__ __forceinline__ {pair} tile_nibbles_{name}(unsigned bits, int less) {{
+  const unsigned word = ((bits | bits << 12) & 0x000f000fu) | {power:#x}u * 0x10001u;
+  {pair} shifted;
+  memcpy(&shifted, &word, sizeof(shifted));
+  const {value} offset = static_cast<{value}>(static_cast<float>({weight} + less));
+  return __hsub2(shifted, {pair}{{offset, offset}});
+}}
+"""
+_NIBBLES_ON_THE_HOST = """
+inline {pair} tile_nibbles_{name}(unsigned bits, int less) {{
+  const auto half = [&](int from) {{ return {value}(static_cast<float>(static_cast<int>(bits >> from & 15) - less)); }};
+  return {pair}{{half(0), half(4)}};
+}}
+"""
+_NIBBLE_PAIRS = (
+    {"name": "half2", "pair": "__half2", "value": "__half", "power": 0x6400, "weight": 1024},
+    {"name": "bfloat162", "pair": "__nv_bfloat162", "value": "__nv_bfloat16", "power": 0x4300, "weight": 128},
+)
 _FLOAT8_PAIR = """
 __device__ __forceinline__ __nv_fp8x2_{form} tile_pair_{form}(float x, float y) {{
   return __nv_fp8x2_{form}(make_float2(x, y));
@@ -75,6 +105,10 @@ def _extremes(name: str) -> dict[str, Snippet]:
 SNIPPETS: Mapping[str, Snippet] = {
     "tile_float8": Snippet("#include <cuda_fp8.h>"),
     **{f"tile_pair_{form}": Snippet(_FLOAT8_PAIR.format(form=form)) for form in ("e4m3", "e5m2")},
+    **{
+        f"tile_nibbles_{pair['name']}": Snippet(_NIBBLES.format(**pair), emulated=_NIBBLES_ON_THE_HOST.format(**pair))
+        for pair in _NIBBLE_PAIRS
+    },
     **_extremes("max"),
     **_extremes("min"),
 }

@@ -44,6 +44,10 @@ def accesses(root: S.Stmt | ir.Expr) -> list[Access]:
     return found
 
 
+_WIDTHS = (16, 8, 4, 2)
+"""Lanes of a vector."""
+
+
 def substitute(root: object, values: dict[ir.Var, ir.Expr]) -> object:
     """`root` with variables replaced."""
     return visit.mutate(root, (ir.Var, lambda var, _mutator: values.get(var, var)))
@@ -90,8 +94,24 @@ def aligned_width(access: Access, var: ir.Var, widest: int, analyzer: Analyzer) 
     return 1
 
 
+def sharing(access: Access, var: ir.Var, width: int, analyzer: Analyzer) -> int:
+    """How many neighbours among `width` values of `var`, from a multiple of it on, share an element, in order.
+
+    `width` where all access the same one; 1 where they do not share so.
+    """
+    unit = tirx.Var("unit", var.ty)
+    flat = offset(access)
+    places = [substitute(flat, {var: unit * width + lane}) for lane in range(width)]
+    moved = [constant(analyzer.simplify(place - places[0])) for place in places]  # type: ignore[operator]
+    shared_by = moved.index(1) if 1 in moved else width
+    fits = width % shared_by == 0 and moved == [lane // shared_by for lane in range(width)]
+    return shared_by if fits else 1
+
+
 def vector_width(found: Iterable[Access], var: ir.Var, vector_bytes: int, analyzer: Analyzer) -> int:
     """The widest vector along `var` in which every access is whole, aligned vectors or does not move at all.
+
+    A load may also give one element to several neighbours, as of numbers that are packed in words.
 
     1 where an access strides or gathers, or where nothing moves along `var`.
     """
@@ -99,6 +119,12 @@ def vector_width(found: Iterable[Access], var: ir.Var, vector_bytes: int, analyz
     for access in found:
         stride = lane_stride(access, var, analyzer)
         if stride == 0:
+            continue
+        if stride is None and not access.is_store:
+            shared = [width for width in _WIDTHS if sharing(access, var, width, analyzer) > 1]
+            if not shared:
+                return 1
+            widths.append(shared[0])
             continue
         if stride != 1:
             return 1

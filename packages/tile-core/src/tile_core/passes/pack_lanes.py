@@ -6,7 +6,7 @@ iterations do not depend on each other, so two of them may run as one. A store w
 one of two lanes; the others are made for each lane. A pair rounds as its lanes would, so results do not change.
 
 What has a two-wide form is an option: names of operations by dtype. `cast` makes a pair of two float32 values,
-`broadcast` one of the same value twice.
+`broadcast` one of the same value twice, `nibbles` one of the two halves of a byte, less a small integer.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ from tile_core.passes.thread_scope import int32
 
 PACK = "tile.pack_pair"
 """The operation that makes a pair of two float32 values."""
+UNPACK = "tile.unpack_nibbles"
+"""The operation that makes a pair of the low and the next four bits of an integer, unsigned, less `LESS`."""
+LESS = "less"
+MOST_LESS = 16
+"""What may be taken off without rounding in the narrowest float, bfloat16, when it is done with the conversion."""
 PAIRED_NODES: Mapping[str, Any] = {"add": E.Add, "sub": E.Sub, "mul": E.Mul}
 PAIRED_CALLS: Mapping[str, str] = {"tile.max": "max", "tile.min": "min"}
 """The operations by what they are in a program."""
@@ -43,20 +48,27 @@ class PackLanes:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
+        analyzer = Analyzer()
 
         def loop(node: S.For, mutator: Any) -> S.Stmt:
-            packed = self._packed(node)
+            packed = self._packed(node, analyzer)
             return mutator.default_mutate(node) if packed is None else packed
 
-        return func.with_body(visit.mutate(func.body, (S.For, loop)), func.span)
+        def bind(node: S.Bind, _mutator: Any) -> S.Stmt:
+            """What is known of a name counts for places that are made of it."""
+            if str(getattr(node.value.ty, "dtype", "")) == "int32" and not visit.collect(node.value, ir.TensorLoad):
+                analyzer.bind(node.var, node.value)
+            return node
 
-    def _packed(self, loop: S.For) -> S.Stmt | None:
+        return func.with_body(visit.mutate(func.body, (S.For, loop), (S.Bind, bind)), func.span)
+
+    def _packed(self, loop: S.For, analyzer: Analyzer) -> S.Stmt | None:
         extent = regions.constant(loop.extent)
         if loop.kind != S.ForKind.UNROLLED or extent is None or extent < 2 or extent % 2:
             return None
         if regions.constant(loop.min) != 0 or loop.step is not None:
             return None
-        body = _Body(self.pairs, loop)
+        body = _Body(self.pairs, loop, analyzer)
         if not body.is_made_of_lanes():
             return None
         stmts = body.pairs_of_lanes()
@@ -73,10 +85,11 @@ class _Body:
 
     pairs: Mapping[str, frozenset[str]]
     loop: S.For
+    analyzer: Analyzer
     found: bool = False
     _vectors: dict[ir.Var, ir.Var] = field(default_factory=dict)
+    _named: dict[ir.Var, ir.Expr] = field(default_factory=dict)
     _scalars: tuple[dict[ir.Var, ir.Expr], dict[ir.Var, ir.Expr]] = field(default_factory=lambda: ({}, {}))
-    _analyzer: Analyzer = field(default_factory=Analyzer)
 
     def __post_init__(self) -> None:
         body = self.loop.body
@@ -106,7 +119,7 @@ class _Body:
         if len(indices) != 1:
             return False
         lane = self.loop.loop_var
-        step = self._analyzer.simplify(substitute(indices[0], {lane: lane + 1}) - indices[0])
+        step = self.analyzer.simplify(substitute(indices[0], {lane: lane + 1}) - indices[0])
         return regions.constant(step) == 1
 
     def pairs_of_lanes(self) -> list[S.Stmt]:
@@ -121,6 +134,7 @@ class _Body:
         return kept
 
     def _bind(self, stmt: S.Bind) -> list[S.Stmt]:
+        self._named[stmt.var] = stmt.value
         vector = self._vector(stmt.value)
         if vector is not None and uses(stmt.value, (self.loop.loop_var, *self._vectors)):
             self._vectors[stmt.var] = tirx.Var(str(stmt.var.name), vector.ty)
@@ -153,9 +167,9 @@ class _Body:
         """The two elements of a pair, `None` where it does not begin at an even one."""
         if not self._moves_by_one(indices):
             return None
-        first = self._analyzer.simplify(substitute(indices[0], self._scalars[0]))
+        first = self.analyzer.simplify(substitute(indices[0], self._scalars[0]))
         lane = self.loop.loop_var
-        facts = self._analyzer.modular_set(self._analyzer.simplify(substitute(first, {lane: lane * 2})))
+        facts = self.analyzer.modular_set(self.analyzer.simplify(substitute(first, {lane: lane * 2})))
         if int(facts.coeff) % 2 or int(facts.base) % 2:
             return None
         return E.Ramp(first, E.IntImm(first.ty, 1), 2)
@@ -179,6 +193,8 @@ class _Body:
         vectors = [self._vector(operand) for operand in operands]
         if any(vector is None for vector in vectors):
             return None
+        if name == "sub" and (unpacked := _less(vectors[0], operands[1])) is not None:
+            return unpacked
         if name in PAIRED_NODES:
             return PAIRED_NODES[name](*vectors)
         return ir.Call(expr.op, vectors, attrs=expr.attrs, ret_ty=ir.PrimType(f"{dtype}x2"))
@@ -200,10 +216,58 @@ class _Body:
             vectors = [self._vector(value) for value in narrow if str(value.ty.dtype) == dtype]
             if len(vectors) == len(operands) and all(vector is not None for vector in vectors):
                 return ir.Call(expr.value.op, vectors, attrs=expr.value.attrs, ret_ty=ir.PrimType(f"{dtype}x2"))
+        if "nibbles" in self.pairs[dtype] and str(expr.value.ty.dtype) in ("int32", "uint32"):
+            return self._nibbles(expr.value, dtype)
         if "cast" not in self.pairs[dtype] or str(expr.value.ty.dtype) != "float32":
             return None
         lanes = [substitute(expr.value, values) for values in self._scalars]
         return ir.Call(tile_op(PACK, pure=True), lanes, ret_ty=ir.PrimType(f"{dtype}x2"))
+
+    def _nibbles(self, value: ir.Expr, dtype: str) -> ir.Expr | None:
+        """Lanes that are the halves of a byte: `word >> shift & 15`, with shifts of a multiple of 8 and 4 more."""
+        value = self._named.get(value, value) if isinstance(value, ir.Var) else value
+        if not isinstance(value, E.BitwiseAnd) or regions.constant(value.b) != 15:
+            return None
+        if not isinstance(value.a, E.RShift) or _reads_beyond_lanes(value.a.a):
+            return None
+        shifted = value.a.a, value.a.b
+        lane, pair = self.loop.loop_var, tirx.Var("pair", self.loop.loop_var.ty)
+        words, shifts = (
+            [substitute(substitute(part, values), {lane: pair * 2}) for values in self._scalars] for part in shifted
+        )
+        first, second = (self.analyzer.simplify(shift) for shift in shifts)
+        apart, begin = (regions.constant(self.analyzer.simplify(x)) for x in (second - first, first % 8))
+        if apart != 4 or begin != 0 or not self._same_words(*words):
+            return None
+        bits = substitute(shifted[0], self._scalars[0])
+        if regions.constant(first) != 0:
+            bits = E.RShift(bits, substitute(shifted[1], self._scalars[0]))
+        return ir.Call(tile_op(UNPACK, pure=True), [bits], attrs={LESS: 0}, ret_ty=ir.PrimType(f"{dtype}x2"))
+
+    def _same_words(self, one: ir.Expr, other: ir.Expr) -> bool:
+        """Whether two lanes read the same element."""
+        first, second = (visit.collect(word, ir.TensorLoad) for word in (one, other))
+        return len(first) == len(second) == 1 and all(
+            regions.constant(self.analyzer.simplify(a - b)) == 0
+            for a, b in zip(first[0].indices, second[0].indices, strict=True)
+        )
+
+
+def _reads_beyond_lanes(word: ir.Expr) -> bool:
+    """Whether a word is anything but one element of an array of the thread, perhaps widened."""
+    load = word.value if isinstance(word, E.Cast) else word
+    return not isinstance(load, ir.TensorLoad) or regions.scope(load.source) != regions.LOCAL
+
+
+def _less(pair: ir.Expr, taken: ir.Expr) -> ir.Expr | None:
+    """Halves of a byte less a constant, which the conversion takes off without rounding; `None` for anything else."""
+    value = taken.value if isinstance(taken, E.Cast) else taken
+    if not (isinstance(pair, ir.Call) and isinstance(pair.op, ir.Op) and str(pair.op.name) == UNPACK):
+        return None
+    number = float(value.value) if isinstance(value, E.FloatImm) else -1.0
+    if not number.is_integer() or not 0 <= number <= MOST_LESS or int(pair.attrs[LESS]):
+        return None
+    return ir.Call(pair.op, pair.args, attrs={LESS: int(number)}, ret_ty=pair.ty)
 
 
 def _operation(expr: ir.Expr) -> tuple[str, list[ir.Expr]]:

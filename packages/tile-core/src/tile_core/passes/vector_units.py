@@ -33,7 +33,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.layouts.mapping import Mapping
-from tile_core.passes.accesses import Access, aligned_width, lane_stride, offset, same_place, substitute, uses
+from tile_core.passes.accesses import Access, aligned_width, lane_stride, offset, same_place, sharing, substitute, uses
 from tile_core.passes.legalize_bounds import is_guard
 from tile_core.passes.ranges import conjuncts
 from tile_core.passes.thread_scope import ThreadScope, guarded, int32, made_once
@@ -54,7 +54,8 @@ class _Moved:
     """An access made for a whole unit: where it goes to or comes from, and its array of lanes.
 
     `chunk` elements move at once; the array of a load has room for `slots` units. `span`: the statement's.
-    `is_shifted`: they come out of two vectors of as many.
+    `is_shifted`: they come out of two vectors of as many. `shared_by`: so many neighbouring lanes read one element,
+    which holds the values of all of them, or is one for a group.
     """
 
     access: Access
@@ -63,6 +64,7 @@ class _Moved:
     array: ir.Var
     span: ir.Span | None
     is_shifted: bool = False
+    shared_by: int = 1
 
 
 class VectorUnit:
@@ -131,12 +133,16 @@ class VectorUnit:
 
     def _array(self, moved: _Moved, slots: int) -> ir.Var:
         return tirx.decl_buffer(
-            (self._width * slots,),
+            (self._elements(moved) * slots,),
             str(moved.access.buffer.dtype),
             moved.name,
             scope=regions.LOCAL,
             data_alignment=moved.chunk * moved.access.itemsize,
         )
+
+    def _elements(self, moved: _Moved) -> int:
+        """Elements of a unit."""
+        return self._width // moved.shared_by
 
     def _conditions(self) -> list[ir.Expr] | None:
         """The guards of the body at the lane where each fails first, each once."""
@@ -230,7 +236,15 @@ class VectorUnit:
         scope = regions.scope(buffer)
         if scope not in MEMORY or access.itemsize * 8 != int(access.buffer.dtype.bits):
             return
-        if self._names.hides(access) or lane_stride(access, self._last, self._analyzer) != 1:
+        if self._names.hides(access):
+            return
+        if lane_stride(access, self._last, self._analyzer) != 1:
+            if direction == "in" and (shared_by := self._sharing(access)) > 1:
+                moved = Access(buffer, access.indices, access.is_store)
+                chunk = self._shared_chunk(access, self._width // shared_by)
+                chosen.append(
+                    _Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer, span, shared_by=shared_by)
+                )
             return
         widest = min(self._width, max(1, self._scope.vector_bytes // access.itemsize))
         chunk = self._aligned_width(access, widest)
@@ -246,6 +260,22 @@ class VectorUnit:
         fills = widest * access.itemsize == self._scope.vector_bytes
         return fills and regions.scope(access.buffer) == regions.GLOBAL and not access.buffer.strides
 
+    def _sharing(self, access: Access) -> int:
+        """How many neighbouring lanes of a unit read the same element, where the next ones read the next; else 1."""
+        if self._head is not None or lane_stride(access, self._last, self._analyzer) == 0:
+            return 1
+        return sharing(access, self._last, self._width, self._analyzer)
+
+    def _shared_chunk(self, access: Access, count: int) -> int:
+        """How many of a unit's `count` elements that lanes share move at once."""
+        unit = tirx.Var("unit", self._last.ty)
+        start = self._analyzer.simplify(substitute(offset(access), {self._last: unit * self._width}))
+        facts = self._analyzer.modular_set(start)
+        chunk = min(count, max(1, self._scope.vector_bytes // access.itemsize))
+        while chunk & (chunk - 1) or count % chunk or int(facts.coeff) % chunk or int(facts.base) % chunk:
+            chunk -= 1
+        return chunk
+
     def _aligned_width(self, access: Access, widest: int) -> int:
         """Where units begin behind a head, exactly the accesses whose misalignment it makes up for are aligned."""
         if self._head is None:
@@ -259,8 +289,8 @@ class VectorUnit:
         if moved.chunk == 1:
             lane = tirx.Var("lane", "int32")
             move = self._move(moved, slot, lane, 1)
-            return [S.For(lane, int32(0), int32(self._width), S.ForKind.UNROLLED, move)]
-        return [self._chunk(moved, slot, start) for start in range(0, self._width, moved.chunk)]
+            return [S.For(lane, int32(0), int32(self._elements(moved)), S.ForKind.UNROLLED, move)]
+        return [self._chunk(moved, slot, start) for start in range(0, self._elements(moved), moved.chunk)]
 
     def _shifted(self, moved: _Moved, slot: ir.Expr, start: int) -> S.Stmt:
         """One vector out of two."""
@@ -311,7 +341,8 @@ class VectorUnit:
         def several(index: ir.Expr) -> ir.Expr:
             return index if count == 1 else E.Ramp(index, E.IntImm(index.ty, 1), count)
 
-        own = [several(self._analyzer.simplify(slot * self._width + lane))]
+        own = [several(self._analyzer.simplify(slot * self._elements(moved) + lane))]
+        lane = lane if moved.shared_by == 1 else lane * moved.shared_by
         step = lane if str(lane.ty.dtype) == str(self._last.ty.dtype) else lane.astype(str(self._last.ty.dtype))
         place = [substitute(index, {self._last: self._last + step}) for index in moved.access.indices]
         moving = max(axis for axis, index in enumerate(place) if uses(index, (self._last,)))
@@ -335,7 +366,9 @@ class VectorUnit:
             moved = find(self._loads, node.source, node.indices)
             if moved is None:
                 return mutator.default_mutate(node)
-            return tirx.BufferLoad(moved.array, [self._analyzer.simplify(slot * self._width + lane)])
+            own = lane if moved.shared_by == 1 else tirx.floordiv(lane, int32(moved.shared_by))
+            own = int32(0) if moved.shared_by == self._width else own
+            return tirx.BufferLoad(moved.array, [self._analyzer.simplify(slot * self._elements(moved) + own)])
 
         def store(node: S.BufferStore, mutator: Any) -> S.Stmt:
             value, moved = mutator.mutate(node.value), find(self._stores, node.buffer, node.indices)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tvm import ir
 from tvm.ir.prim import expr as E
 
-from tile_core.passes.pack_lanes import PACK, PAIRED_CALLS, PAIRED_NODES
+from tile_core.passes.pack_lanes import LESS, PACK, PAIRED_CALLS, PAIRED_NODES, UNPACK
 from tile_core.printer.language import ExprHandler
 from tile_core.printer.precedence import Code, call
 
@@ -71,6 +71,9 @@ class PairHandlers:
         if pair is None:
             return self.others[ir.Call](printer, node)
         name = str(node.op.name) if isinstance(node.op, ir.Op) else ""
+        if name == UNPACK:
+            less = E.IntImm("int32", int(node.attrs[LESS]))
+            return self._call(printer, node, pair, "nibbles", *node.args, less)
         return self._call(printer, node, pair, "cast" if name == PACK else PAIRED_CALLS.get(name, name), *node.args)
 
     def _broadcast(self, printer: Printer, node: Any) -> Code:

@@ -3,7 +3,7 @@
 Warps are dealt to the rows and columns of C. Of the instructions for the dtypes, the one with the largest k that
 divides the tile is taken. Registers are in PTX's order ("Matrix fragments for mma.m16n8k16" and its relatives), but
 that of K is free: the sum is the same in any order that both operands share. So a B that is a fragment gives each
-thread `RUN_BYTES` in a row, which is what it can be computed from in whole vectors.
+thread whole runs, which is what it can be computed from in whole vectors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ WARP = 32
 COLUMNS = 8
 QUAD = 4
 """Lanes that share a row of an operand."""
-RUN_BYTES = 32
+RUN_BYTES = (32, 16)
+"""Bytes of a run: two units of 16, so that the rows of a quad lie in other banks than the next ones, or one."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +144,11 @@ def _fitted(call: OpCall, instruction: MatrixInstruction, warps: int) -> WarpPro
 
 def _run(product: WarpProduct, k: int) -> int:
     """Elements in a row along K: more than a register's where B is computed and A can follow."""
-    run = RUN_BYTES * 8 // product.instruction.operand_bits
     a = product.a
-    free = product.b is None and a is not None and a.depth_is_contiguous and a.has_units
-    return run if free and k % (QUAD * run) == 0 else product.packed
+    if product.b is not None or a is None or not a.depth_is_contiguous or not a.has_units:
+        return product.packed
+    runs = (size * 8 // product.instruction.operand_bits for size in RUN_BYTES)
+    return next((run for run in runs if k % (QUAD * run) == 0), product.packed)
 
 
 def _operand(call: OpCall, side: str) -> SharedMatrix | Refusal | None:
