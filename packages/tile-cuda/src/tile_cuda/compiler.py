@@ -28,6 +28,8 @@ from tile_cuda import attributes
 from tile_cuda.instructions.tensor_map import lower_tensor_maps
 from tile_cuda.nvrtc import Compiled, compile_source
 from tile_cuda.printer import CUDA
+from tile_cuda.ptxas import Resources
+from tile_cuda.ptxas import resources as resources_used
 from tile_cuda.runtime import CUBIN
 from tile_cuda.target import capabilities, compiled_architecture
 
@@ -83,9 +85,11 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
     units = [[function] for function in printed] if are_apart else [printed]
     compiled, host = _compiled(units, split, symbol, request)
     names = {name: lowered for unit in compiled for name, lowered in unit.names.items()}
+    used = {name: found for unit in compiled for name, found in resources_used(unit.log).items()}
     for described, number in zip(kernels, range(len(kernels)), strict=True):
         described["file"] = CUBIN.format(number if are_apart else 0)
         described["name"] = names.get(described["name"], described["name"])
+        described.update(used.get(described["name"], Resources()).described())
     cubins = {CUBIN.format(number): unit.cubin for number, unit in enumerate(compiled)}
     return Artifact(
         files={**cubins, HOST_OBJECT: host},

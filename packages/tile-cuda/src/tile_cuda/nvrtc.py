@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tile_cuda import ptxas
 from tile_cuda.errors import DeviceCompilerError, MissingNvrtcError, ToolchainArchitectureError
 from tile_cuda.target import table
 
-OPTIONS = ("--std=c++17", "--generate-line-info")
+OPTIONS = ("--std=c++17", "--generate-line-info", ptxas.OPTION)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A cubin and what NVRTC and ptxas said; with the flag `--ptxas-options=-v` also registers and spills."""
+    """A cubin and what NVRTC and ptxas said."""
 
     cubin: bytes
     log: str

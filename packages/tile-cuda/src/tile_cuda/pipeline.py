@@ -18,6 +18,7 @@ from tile_cuda.passes.copy_ahead import CopyAhead
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.lower_products import LowerProducts
 from tile_cuda.passes.note_descriptors import NoteDescriptors
+from tile_cuda.passes.schedule_tiles import ScheduleTiles
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
 from tile_cuda.target import capabilities
@@ -45,5 +46,5 @@ def edits(target: Target) -> tuple[Edit, ...]:
             CopyAhead(units),
             StageResults(units),
         ),
-        insert_after("insert_barriers", AssignRoles()),
+        insert_after("insert_barriers", AssignRoles(), ScheduleTiles()),
     )

@@ -19,6 +19,8 @@ from tile_cuda.instructions.ldmatrix import stmatrix
 from tile_cuda.matrix.operands import accessing
 
 WARP, ELEMENTS = 32, 8
+FIRST_COLUMN = "first_column"
+"""Attribute of a copy that takes only as many columns of a result as its tile has, from this one on."""
 
 
 def matrix_store(call: OpCall, scope: ThreadScope) -> S.Stmt | None:
@@ -33,15 +35,22 @@ def matrix_store(call: OpCall, scope: ThreadScope) -> S.Stmt | None:
     dtype = as_dtype(str(dst.dtype))
     lane = tirx.floormod(scope.thread, int32(WARP))
     repeats, pairs = mapping.steps[0] // 2, mapping.steps[1] // 2
+    first = call.attrs.get(FIRST_COLUMN)
+    if first is not None:
+        columns = int(dst.shape[-1])
+        if any(digit.count > 1 for digit in mapping.axes[1][3:]) or columns % (2 * ELEMENTS):
+            return None
+        pairs = columns // (2 * ELEMENTS)
+    skipped = 0 if first is None else int(first)
 
     def one(repeat: ir.Var, pair: ir.Var) -> S.Stmt:
         packed = tirx.decl_buffer((ELEMENTS,), str(dst.dtype), "packed", scope=regions.LOCAL, data_alignment=16)
         element = tirx.Var("element", "int32")
-        steps = [repeat * 2, pair * 2]
+        steps = [repeat * 2, pair * 2 + skipped // ELEMENTS]
         value = tirx.BufferLoad(held.array, [mapping.register(steps, 0) + element])
         convert = S.BufferStore(packed, cast(value, dtype), [element], call.span)
         row, column = mapping.indices(tirx.floordiv(scope.thread, int32(WARP)) * WARP, steps)
-        place = [row + tirx.floormod(lane, int32(16)), column + tirx.floordiv(lane, int32(16)) * ELEMENTS]
+        place = [row + tirx.floormod(lane, int32(16)), column - skipped + tirx.floordiv(lane, int32(16)) * ELEMENTS]
         address = tirx.address_of(tirx.BufferLoad(dst, place))
         store = stmatrix(address, tirx.address_of(tirx.BufferLoad(packed, [int32(0)])), count=4)
         return visit.sequence(

@@ -61,12 +61,21 @@ class CopyGroup:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A loop, its copies by group, and whether another loop repeats it."""
+    """A loop, its copies by group, and whether another loop repeats it.
+
+    `turn` counts its repetitions from 0 on, where that is the counter of one loop.
+    """
 
     loop: S.For
     stages: int
     groups: tuple[CopyGroup, ...]
     is_repeated: bool
+    turn: ir.Var | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its iterations are counted in memory: no expression of loop counters tells their number."""
+        return self.is_repeated and self.turn is None
 
     @property
     def copies(self) -> list[TensorCopy]:

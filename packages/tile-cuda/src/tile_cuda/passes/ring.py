@@ -116,11 +116,12 @@ def _shared_loads(
 
 
 def _loads(copy: TensorCopy, tile: ir.Var, leading: list[ir.Expr], tensor: ir.Var, barrier: ir.Expr) -> list[S.Stmt]:
-    """The instructions that fill one tile, strip by strip."""
+    """The instructions that fill one tile: strip by strip, each in boxes of a part's rows."""
     found: list[S.Stmt] = []
     for strip in range(copy.strips):
-        place = tirx.address_of(tirx.BufferLoad(tile, [*leading, int32(0), int32(strip * copy.strip)]))
-        found.append(S.Evaluate(tma_load(place, tensor, barrier, *copy.coordinates(strip)), copy.call.span))
+        for row in range(0, copy.rows, copy.part_rows):
+            place = tirx.address_of(tirx.BufferLoad(tile, [*leading, int32(row), int32(strip * copy.strip)]))
+            found.append(S.Evaluate(tma_load(place, tensor, barrier, *copy.coordinates(strip, row)), copy.call.span))
     return found
 
 
@@ -155,18 +156,22 @@ def _position(pipeline: Pipeline, counter: ir.Var) -> _Position:
     stages, loop = int32(pipeline.stages), pipeline.loop
     stage, phase = tirx.Var("stage", "int32"), tirx.Var("phase", "int32")
     tail: list[S.Stmt] = []
-    if pipeline.is_repeated:
+    if pipeline.is_counted:
         count: ir.Expr = tirx.BufferLoad(counter, [int32(0)])
         tail = [S.BufferStore(counter, count + 1, [int32(0)])]
     else:
-        count = loop.loop_var - loop.min
-        count = count if str(count.ty.dtype) == "int32" else count.astype("int32")
+        count = _as_int32(loop.loop_var - loop.min)
+        count = count if pipeline.turn is None else pipeline.turn * _as_int32(loop.extent) + count
     head: list[S.Stmt] = [
         S.Bind(stage, tirx.floormod(count, stages)),
         S.Bind(phase, tirx.floormod(tirx.floordiv(count, stages), int32(2))),
     ]
     before = tirx.floormod(count + (pipeline.stages - 1), stages)
     return _Position(stage, phase, before, head, tail)
+
+
+def _as_int32(value: ir.Expr) -> ir.Expr:
+    return value if str(value.ty.dtype) == "int32" else value.astype("int32")
 
 
 def barrier_at(buffer: ir.Var, stage: ir.Expr) -> ir.Expr:
@@ -309,7 +314,8 @@ class Consumer:
         loop = self._pipeline.loop
         found: list[S.Stmt] = [S.AttrStmt(result, SETTLE, int32(0), visit.sequence([]), loop.span)]
         if self._pipeline.is_repeated:
-            done = tirx.BufferLoad(self._ring.counter, [int32(0)])
+            turn, each = self._pipeline.turn, _as_int32(loop.extent)
+            done = tirx.BufferLoad(self._ring.counter, [int32(0)]) if turn is None else turn * each + each
             last = tirx.floormod(done - 1, int32(self._pipeline.stages))
             found.append(self._release(0, last))
         count = regions.constant(loop.extent)
@@ -373,11 +379,16 @@ class Producer:
         ]
         for copy in group.copies:
             place = self._ring.tiles[copy.target], [at.stage], self._maps[copy.target], full
-            if copy.parts > 1 and self._cluster is not None:
-                stmts += _shared_loads(copy, *place, self._cluster)
-            else:
-                stmts += _loads(copy, *place)
+            stmts += _loads(copy, *place) if copy.parts == 1 else self._shared(copy, place)
         return stmts
+
+    def _shared(self, copy: TensorCopy, place: tuple[ir.Var, list[ir.Expr], ir.Var, ir.Expr]) -> list[S.Stmt]:
+        cluster = self._cluster
+        assert cluster is not None, "a tile in parts without a cluster"
+        shared = _shared_loads(copy, *place, cluster)
+        if cluster.together is None:
+            return shared
+        return [S.IfThenElse(cluster.together, visit.sequence(shared), visit.sequence(_loads(copy, *place)))]
 
 
 def foreign(call: ir.Expr) -> S.Stmt:

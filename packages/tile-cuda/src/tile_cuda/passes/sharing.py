@@ -29,14 +29,22 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Cluster:
-    """Blocks that lie next to each other along one axis of the grid; `index` is the block's index along it."""
+    """Blocks that lie next to each other along one axis of the grid; `index` is the block's index along it.
+
+    `given_rank` is the number of a block in its cluster where that does not follow from the index; where `together` is
+    false the blocks of a cluster have nothing in common.
+    """
 
     size: int
     index: ir.Var
+    given_rank: ir.Expr | None = None
+    together: ir.Expr | None = None
 
     @property
     def rank(self) -> ir.Expr:
         """The number of a block in its cluster, as int32."""
+        if self.given_rank is not None:
+            return self.given_rank
         rank = tirx.floormod(self.index, E.IntImm(self.index.ty, self.size))
         return rank if str(rank.ty.dtype) == "int32" else rank.astype("int32")
 
@@ -53,8 +61,8 @@ class Cluster:
     def shares(self, launch: launch_ir.Launch, pipeline: Pipeline) -> frozenset[ir.Var]:
         """The tiles of `pipeline` that each block loads a part of; none where blocks may make other iterations."""
         own = _follow_from(self.index, launch.body)
-        around = _around(launch.body, pipeline.loop)
-        if any(uses(expr, own) for stmt in around for expr in _decides(stmt)):
+        path = around(launch.body, pipeline.loop)
+        if any(uses(expr, own) for stmt in path for expr in decides(stmt)):
             return frozenset()
         return frozenset(
             copy.target
@@ -83,7 +91,7 @@ def _follow_from(index: ir.Var, body: S.Stmt) -> tuple[ir.Var, ...]:
     while True:
         more = [bind.var for bind in visit.collect(body, S.Bind) if uses(bind.value, found)]
         more += [
-            loop.loop_var for loop in visit.collect(body, S.For) if any(uses(expr, found) for expr in _decides(loop))
+            loop.loop_var for loop in visit.collect(body, S.For) if any(uses(expr, found) for expr in decides(loop))
         ]
         more = [var for var in more if var not in found]
         if not more:
@@ -91,19 +99,19 @@ def _follow_from(index: ir.Var, body: S.Stmt) -> tuple[ir.Var, ...]:
         found += more
 
 
-def _decides(stmt: S.Stmt) -> list[ir.Expr]:
+def decides(stmt: S.Stmt) -> list[ir.Expr]:
     """What decides how often the statements under `stmt` run."""
     if isinstance(stmt, S.For):
         return [stmt.min, stmt.extent]
     return [stmt.condition] if isinstance(stmt, S.IfThenElse) else []
 
 
-def _around(stmt: S.Stmt, loop: S.For) -> list[S.Stmt]:
+def around(stmt: S.Stmt, loop: S.For) -> list[S.Stmt]:
     """The statements that `loop` stands in, with itself; nothing where it does not stand under `stmt`."""
     if stmt.same_as(loop):
         return [stmt]
     for child in visit.children(stmt):
-        found = _around(child, loop)
+        found = around(child, loop)
         if found:
             return [stmt, *found]
     return []

@@ -64,6 +64,8 @@ from tile_cuda.passes.ring import (
     preloader,
     ring_of,
 )
+from tile_cuda.passes.schedule_tiles import OPTION as PERSISTENT
+from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, turns_around
 from tile_cuda.passes.sharing import Cluster, cluster_of
 from tile_cuda.passes.tensor_copies import TensorCopy, address, touched
 
@@ -74,16 +76,21 @@ MOST_THREADS = 384
 
 @dataclass(frozen=True)
 class SpecializeWarps:
-    """`tile.specialize_warps` (default true) switches it off."""
+    """`tile.specialize_warps` (default true) switches it off.
+
+    `tile.persistent` is the number of blocks that walk over the tiles of a product; true is as many as fill the device,
+    false keeps one block a tile.
+    """
 
     name: ClassVar[str] = "specialize_warps"
-    options: ClassVar[tuple[str, ...]] = (OPTION,)
+    options: ClassVar[tuple[str, ...]] = (OPTION, PERSISTENT)
     units: MatrixUnits
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass; the report gets `specialized_warps`, the number of launches."""
         context.report["specialized_warps"] = 0
         context.report["shared_by_clusters"] = []
+        context.report["persistent_blocks"] = []
         if not context.options.get(OPTION, True) or not _has_accelerator(context.capabilities):
             return func
         padded = {attr.node for attr in visit.collect(func.body, S.AttrStmt) if attr.attr_key == SAFE_VALUE}
@@ -131,8 +138,12 @@ class _Specializer:
         if is_scheduled(self._original.body) or not is_plain(self._original) or not self._pipelines(self._original):
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
-        cluster = cluster_of(launch)
-        pipelines = [_shared(pipeline, launch, cluster) for pipeline in self._pipelines(launch)]
+        schedule = self._schedule(launch)
+        cluster = cluster_of(launch) if schedule is None else schedule.cluster(launch)
+        if schedule is not None:
+            launch = self._take(turns_around(launch, schedule))
+        turn = None if schedule is None else launch.body.loop_var
+        pipelines = [_shared(replace(pipeline, turn=turn), launch, cluster) for pipeline in self._pipelines(launch)]
         preloads = find_preloads(launch, self._parameters, self._tiles(launch))
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
         arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
@@ -150,6 +161,8 @@ class _Specializer:
         )
         if producer is None:
             return None
+        if schedule is not None:
+            self._context.report["persistent_blocks"].append(PAIR * schedule.clusters)
         shared = [str(copy.target.name) for copy in copies if copy.parts > 1]
         self._context.report["shared_by_clusters"] += shared
         for pipeline, ring in zip(pipelines, staged, strict=True):
@@ -159,13 +172,13 @@ class _Specializer:
         counters = [
             stmt
             for pipeline, ring in zip(pipelines, staged, strict=True)
-            if pipeline.is_repeated
+            if pipeline.is_counted
             for stmt in (S.AllocBuffer(ring.counter), S.BufferStore(ring.counter, int32(0), [int32(0)]))
         ]
         for preload in preloads:
             if preload.copy.tile is not None:
                 self._context.state.setdefault(TILES, {})[preload.copy.target] = preload.copy.tile
-        consumer = visit.sequence([*counters, self._consumer(launch, pipelines, staged, preloads, arrived)])
+        consumer = visit.sequence([*counters, self._consumer(launch, pipelines, staged, preloads, arrived, cluster)])
         producer = renewed(visit.sequence([*counters, producer]))
         head = [
             alloc for pipeline, ring in zip(pipelines, staged, strict=True) for alloc in allocations(pipeline, ring)
@@ -178,6 +191,12 @@ class _Specializer:
         aligned = [S.AttrStmt(tensor, ALIGNED, int32(1), visit.sequence([])) for tensor in others]
         body = visit.sequence([*aligned, *head, consumer, foreign], launch.span)
         return self._versions(replace(launch, body=body), copies, others, maps)
+
+    def _schedule(self, launch: launch_ir.Launch) -> Schedule | None:
+        """How few blocks walk over the tiles of a launch."""
+        option = self._context.options.get(PERSISTENT, True)
+        blocks = int(self._context.capabilities.fact("multiprocessors", 0)) if option is True else int(option)
+        return choose(launch, self._pipelines(launch), self._overlaps, blocks)
 
     def _pipelines(self, launch: launch_ir.Launch) -> list[Pipeline]:
         return find_pipelines(launch, self._parameters, self._tiles(launch))
@@ -200,6 +219,7 @@ class _Specializer:
         staged: list[Ring],
         preloads: list[Preload],
         arrived: Mapping[ir.Var, ir.Var],
+        cluster: Cluster | None,
     ) -> S.Stmt:
         gone = {copy.target for copy in _copies(pipelines)} | set(arrived)
         thread = launch.thread_vars[0]
@@ -207,7 +227,7 @@ class _Specializer:
         def loop(node: S.For, mutator: Any) -> S.Stmt:
             for pipeline, ring in zip(pipelines, staged, strict=True):
                 if node.same_as(pipeline.loop):
-                    return Consumer(pipeline, ring, thread, self._overlaps, cluster_of(launch)).loop()
+                    return Consumer(pipeline, ring, thread, self._overlaps, cluster).loop()
             return mutator.default_mutate(node)
 
         def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:

@@ -3,14 +3,15 @@
 The instructions leave two neighbours of a row in a thread, so that a warp that stored them would write eight rows in
 pieces of 16 bytes. A copy of such a fragment to a tensor is therefore made in two: into a shared tile in swizzled
 order, without bank conflicts (`matrix/store.py`), and from there in whole vectors along the rows, or by the copy
-engine. Tiles into which the author copies such a fragment are laid out in the same way.
+engine. Tiles into which the author copies such a fragment are laid out in the same way. In a loop, where the tiles of
+the pipeline are never free, a result goes in parts through two smaller tiles, and is on its way while the loop goes on.
 
 Runs on tile ops, after `specialize_warps`. A result for which shared memory has no room is stored as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -26,15 +27,18 @@ from tile_core.ir.descriptors import named
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
+from tile_core.ops.build import Tile, parallel
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import STORE, MatrixUnits, Multiplier
 from tile_core.passes.nests import FOREIGN, is_foreign
-from tile_core.passes.plan_shared_memory import ONCE, asynchronous, size_in_bytes
+from tile_core.passes.plan_shared_memory import ALIGNMENT as PLACE
+from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE, asynchronous, size_in_bytes
 from tile_core.passes.swizzle_tiles import ALIGNMENT, TILES
 from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tma import tma_store, tma_store_commit, tma_store_wait
+from tile_cuda.matrix.store import FIRST_COLUMN
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store, touched
 
 
@@ -67,6 +71,7 @@ class _Stager:
         self._is_behind = True
         self._depth = 0
         self._maps: list[S.Stmt] = []
+        self._ends: list[S.Stmt] = []
 
     def result(self) -> S.Stmt:
         held = {
@@ -98,7 +103,7 @@ class _Stager:
         for at, part in enumerate(parts):
             self._is_behind = at >= behind
             staged.append(visit.mutate(part, (S.Evaluate, evaluate), (S.For, loop), (S.AttrStmt, attribute)))
-        body = visit.sequence(staged, self._launch.body.span)
+        body = visit.sequence(_before_other_programs(staged, self._ends), self._launch.body.span)
         return visit.sequence([*self._maps, replace(self._launch, body=body).to_stmt()], self._launch.span)
 
     def _calls(self, name: str) -> Iterator[OpCall]:
@@ -112,13 +117,13 @@ class _Stager:
         """Shared memory that nothing else may need at the end of the kernel, when rings are free."""
         tiles = (alloc.buffer for alloc in visit.collect(self._launch.body, S.AllocBuffer))
         shared = [tile for tile in tiles if regions.scope(tile) in regions.SHARED and tile not in self._once]
-        used = sum(size_in_bytes(tile) + ALIGNMENT for tile in shared)
+        used = sum(map(_room_of, shared))
         return int(self._context.capabilities.shared_bytes or 0) - used
 
     def _room_here(self) -> int:
         """The same where the program stands: rings are in use until the last loop that reads them is done."""
-        rings = 0 if self._is_behind else sum(size_in_bytes(tile) + ALIGNMENT for tile in self._once)
-        return self._room - rings
+        rings = 0 if self._is_behind else sum(map(_room_of, self._once))
+        return self._room - rings - (ALIGNMENT - PLACE)
 
     def _copy(self, call: OpCall, held: set[ir.Var]) -> S.Stmt | None:
         src, dst = call.region("src"), call.region("dst")
@@ -134,48 +139,54 @@ class _Stager:
                 self._context.state.setdefault(TILES, {}).setdefault(dst.source, tile)
                 return _by_instructions(call)
             return None
-        size = rows * columns * tile.itemsize
-        if regions.scope(dst.source) != regions.GLOBAL or size > self._room_here():
+        if regions.scope(dst.source) != regions.GLOBAL:
             return None
+        strips = self._strips_at_once(tile)
+        return None if strips is None else self._staged(call, tile, strips)
+
+    def _strips_at_once(self, tile: SwizzledTile) -> int | None:
+        """Strips of a result that there is room for: all of them, or in loops a part that divides them."""
+        room = self._room_here() // tile.strip_bytes
+        if room >= tile.strips:
+            return tile.strips
+        if not self._depth or tile.strips == 1:
+            return None
+        return next((count for count in range(min(room, tile.strips // 2), 0, -1) if tile.strips % count == 0), None)
+
+    def _staged(self, call: OpCall, tile: SwizzledTile, strips: int) -> S.Stmt:
+        """The copy through shared tiles of `strips` strips each: two, if there is room, that take turns."""
+        part = replace(tile, columns=strips * tile.strip)
+        count = tile.strips // strips
+        size = part.strips * part.strip_bytes
+        buffers = []
+        for _number in range(min(2, count, self._room_here() // size)):
+            buffers.append(self._buffer(call.region("dst").source, part))
+            self._room -= size
+        leaves = _Exit(self._launch, call, part, len(buffers), repeated=self._depth > 0)
+        boxed = self._boxed(leaves.call(0, buffers[0]), part)
+        if boxed is not None:
+            self._maps.append(S.Bind(leaves.tensor, boxed.map(), call.span))
+            self._ends += leaves.end()
+        # What the engine still reads when the loop goes on shares no bytes with tiles of the next iteration.
+        kept = {ASYNCHRONOUS: ALWAYS} if boxed is not None and self._depth else {}
+        stmts: list[S.Stmt] = [S.AllocBuffer(buffer, kept, span=call.span) for buffer in buffers]
+        for number in range(count):
+            buffer = buffers[number % len(buffers)]
+            filled = _by_instructions(call, regions.whole(buffer), number * part.columns)
+            if boxed is None:
+                stmts += [filled, leaves.call(number, buffer).to_stmt()]
+            else:
+                copy = replace(boxed, call=call, source=leaves.call(number, buffer).region("dst"), target=buffer)
+                stmts += [*leaves.before(number), filled, *leaves.by_boxes(copy, last=number == count - 1)]
+        return visit.sequence(stmts, call.span)
+
+    def _buffer(self, tensor: ir.Var, tile: SwizzledTile) -> ir.Var:
+        shape, scope = (tile.rows, tile.columns), regions.SHARED[0]
         buffer = tirx.decl_buffer(
-            (rows, columns),
-            str(dst.source.dtype),
-            f"{dst.source.name}_tile",
-            scope=regions.SHARED[0],
-            data_alignment=ALIGNMENT,
+            shape, str(tensor.dtype), f"{tensor.name}_tile", scope=scope, data_alignment=ALIGNMENT
         )
         self._context.state.setdefault(TILES, {})[buffer] = tile
-        self._room -= size
-        whole = regions.whole(buffer)
-        return visit.sequence(
-            [
-                S.AllocBuffer(buffer, span=call.span),
-                _by_instructions(replace(call, args={**call.args, "dst": whole})),
-                *self._leave(replace(call, args={**call.args, "src": whole}), tile),
-            ],
-            call.span,
-        )
-
-    def _leave(self, call: OpCall, tile: SwizzledTile) -> list[S.Stmt]:
-        """From the tile to the tensor: by the copy engine where the tensor is known to suit it, else by all threads.
-
-        A copy that a loop repeats waits until it has written: nothing orders it with the next.
-        """
-        copy = self._boxed(call, tile)
-        if copy is None:
-            return [call.to_stmt()]
-        tensor = named(f"{copy.tensor.name}_map")
-        self._maps.append(S.Bind(tensor, copy.map(), call.span))
-        stores: list[S.Stmt] = []
-        for strip in range(tile.strips):
-            place = tirx.address_of(tirx.BufferLoad(copy.target, [int32(0), int32(strip * tile.strip)]))
-            stores.append(S.Evaluate(tma_store(tensor, place, *copy.coordinates(strip)), call.span))
-        stores += [S.Evaluate(tma_store_commit()), S.Evaluate(tma_store_wait(0, read=not self._depth))]
-        first = E.EQ(self._launch.thread_vars[0], int32(0))
-        parts = [S.Evaluate(fence_async()), barrier(call.span), S.IfThenElse(first, visit.sequence(stores), None)]
-        if self._depth:
-            parts.append(barrier(call.span))
-        return [S.AttrStmt(int32(0), FOREIGN, int32(0), visit.sequence(parts, call.span))]
+        return buffer
 
     def _boxed(self, call: OpCall, tile: SwizzledTile) -> TensorCopy | None:
         """The copy as one of boxes: to a tensor of known strides, aligned, and touched by nothing else here."""
@@ -190,10 +201,93 @@ class _Stager:
         return copy if len(regions_of_it) == 1 and not loads and not stores else None
 
 
-def _by_instructions(call: OpCall) -> S.Stmt:
-    """The copy, marked as one that instructions may make."""
-    stmt = call.to_stmt()
-    return S.AttrStmt(stmt.value, STORE, int32(1), stmt, call.span)
+def _room_of(tile: ir.Var) -> int:
+    """Bytes of a tile and of the gap before it, at most."""
+    alignment = max(PLACE, int(tile.ty.data_alignment))
+    return -(-size_in_bytes(tile) // PLACE) * PLACE + alignment - PLACE
+
+
+def _before_other_programs(stmts: list[S.Stmt], ends: list[S.Stmt]) -> list[S.Stmt]:
+    """The block's program with its ends; the copying thread's program stays last."""
+    at = next(
+        (at for at, stmt in enumerate(stmts) if is_foreign(stmt) and regions.constant(stmt.value) == 1), len(stmts)
+    )
+    return [*stmts[:at], *ends, *stmts[at:]]
+
+
+class _Exit:
+    """How the parts of a result leave: by the copy engine where the tensor is known to suit it, else by all threads."""
+
+    def __init__(
+        self, launch: launch_ir.Launch, call: OpCall, part: SwizzledTile, buffers: int, *, repeated: bool
+    ) -> None:
+        self._call, self._part, self._buffers, self._repeated = call, part, buffers, repeated
+        self._first = E.EQ(launch.thread_vars[0], int32(0))
+        self.tensor = named(f"{call.region('dst').source.name}_map")
+
+    def call(self, number: int, buffer: ir.Var) -> OpCall:
+        """The copy of a part from its tile."""
+        dst = self._call.region("dst")
+        *outer, last = dst.region
+        width = E.IntImm(last.extent.ty, self._part.columns)
+        shifted = ir.Range.from_min_extent(last.min + number * self._part.columns, width)
+        args = {
+            **self._call.args,
+            "src": regions.whole(buffer),
+            "dst": tirx.BufferRegion(dst.source, [*outer, shifted]),
+        }
+        return replace(self._call, args=args)
+
+    def before(self, number: int) -> list[S.Stmt]:
+        """Wait until the tile that a part goes to is free.
+
+        Nothing orders stores to one place but that the earlier has written; parts of one result are different places.
+        """
+        if number >= self._buffers:
+            return self._waited(self._buffers - 1, read=True)
+        return self._waited(0, read=False) if self._repeated and number == 0 else []
+
+    def by_boxes(self, copy: TensorCopy, *, last: bool) -> list[S.Stmt]:
+        """The copy of a part by the engine."""
+        stores: list[S.Stmt] = []
+        for strip in range(copy.strips):
+            place = tirx.address_of(tirx.BufferLoad(copy.target, [int32(0), int32(strip * copy.strip)]))
+            stores.append(S.Evaluate(tma_store(self.tensor, place, *copy.coordinates(strip)), self._call.span))
+        stores.append(S.Evaluate(tma_store_commit()))
+        if last and not self._repeated:
+            stores.append(S.Evaluate(tma_store_wait(0, read=True)))
+        by_one = S.IfThenElse(self._first, visit.sequence(stores), None)
+        return [_of_threads(S.Evaluate(fence_async())), barrier(self._call.span), _of_threads(by_one)]
+
+    def end(self) -> list[S.Stmt]:
+        """No block ends before its tiles are read."""
+        wait = S.IfThenElse(self._first, S.Evaluate(tma_store_wait(0, read=True)), None)
+        return [_of_threads(wait)] if self._repeated else []
+
+    def _waited(self, pending: int, *, read: bool) -> list[S.Stmt]:
+        wait = S.IfThenElse(self._first, S.Evaluate(tma_store_wait(pending, read=read)), None)
+        return [_of_threads(wait), barrier(self._call.span)]
+
+
+def _of_threads(*stmts: S.Stmt) -> S.Stmt:
+    return S.AttrStmt(int32(0), FOREIGN, int32(0), visit.sequence(list(stmts)))
+
+
+def _by_instructions(call: OpCall, part: ir.TensorRegion | None = None, first: int = 0) -> S.Stmt:
+    """The copy, marked as one that instructions may make; of the columns from `first` on that `part` has room for."""
+    if part is None or list(part.region)[-1].extent == list(call.region("src").region)[-1].extent:
+        stmt = (call if part is None else replace(call, args={**call.args, "dst": part})).to_stmt()
+        return S.AttrStmt(stmt.value, STORE, int32(1), stmt, call.span)
+    marked = replace(call, args={**call.args, "dst": part}, attrs={**call.attrs, FIRST_COLUMN: first})
+    src, dst = Tile(call.region("src")), Tile(part)
+    width = regions.constant(list(part.region)[-1].extent) or 0
+
+    def element(index: Sequence[ir.Expr]) -> S.Stmt:
+        row, column = index
+        within = E.And(E.GE(column, int32(first)), E.LT(column, int32(first + width)))
+        return S.IfThenElse(within, dst.store(src.load(index), [row, column - first]), None)
+
+    return S.AttrStmt(marked.to_stmt().value, STORE, int32(1), parallel(src.extents, element, call.span), call.span)
 
 
 def _view(stmt: S.Evaluate) -> OpCall:

@@ -1,0 +1,99 @@
+"""What ptxas says of kernels is in the report; those of the benchmarks neither spill nor wait for single products."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tile_core as tl
+import tile_core.language as T
+from tile_cuda.ptxas import SERIALIZED, Resources, resources
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+SM_90 = {"kind": "cuda", "arch": "sm_90"}
+REMARK = (
+    "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+    "insufficient register resources for the wgmma pipeline in the function 'product' in line 626\n"
+)
+
+
+def example(name: str) -> Any:
+    """A module of `examples/`."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def wide(**options: Any) -> dict[str, Any]:
+    return {"block": (128, 256, 64), "threads": 256, "num_stages": 4, **options}
+
+
+PRODUCTS = {
+    "fp16 4096 K x N": lambda gemm: gemm(4096, 4096, 4096, "float16", **wide(panel=16)),
+    "fp16 8192 N x K": lambda gemm: gemm(8192, 8192, 8192, "float16", **wide(transpose_b=True)),
+    "bf16 ragged": lambda gemm: gemm(4000, 4104, 4056, "bfloat16", **wide(block=(256, 128, 64))),
+    "e4m3 8192": lambda gemm: gemm(
+        8192, 8192, 8192, "float8_e4m3fn", "bfloat16", **wide(block=(128, 256, 128), transpose_b=True)
+    ),
+    "fp16 decode": lambda gemm: gemm(16, 8192, 8192, "float16", block=(16, 64, 128), num_stages=4),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
+
+
+def test_a_remark_is_read() -> None:
+    assert resources(REMARK) == {"product": Resources(remarks=("C7511",))}
+    assert resources("") == {}
+
+
+def fast_kernel(program: Any, flags: list[str] | None = None) -> dict[str, Any]:
+    """What the report says of the kernel that aligned tensors take."""
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    kernel = tl.compile(program, target=SM_90, compile_flags=flags or [])
+    return dict(kernel.report()["kernels"][0])
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name: str) -> None:
+    found = fast_kernel(PRODUCTS[name](example("gemm").gemm))
+    assert found["registers"] > 0
+    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal: bool) -> None:
+    found = fast_kernel(example("attention").attention(8, 32, 4096, 128, causal=causal), ["--use_fast_math"])
+    assert found["registers"] > 0
+    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+
+
+def test_a_tile_that_registers_do_not_hold_is_told_of() -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((256, 128), "float16"), B: T.Tensor((128, 256), "float16"), C: T.Tensor((256, 256), "float16")
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((256, 64), "float16")
+            b = T.alloc_shared((64, 256), "float16")
+            c = T.alloc_fragment((256, 256), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    found = fast_kernel(program)
+    assert found["spilled_bytes"] > 0
+    assert set(found["remarks"]) & set(SERIALIZED)
