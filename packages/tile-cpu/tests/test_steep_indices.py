@@ -29,3 +29,17 @@ def test_an_index_beyond_int32_is_outside(kind: str) -> None:
             if index < 96:
                 expected[b, j] = x[index]
     assert torch.equal(y, expected)
+
+
+def test_bits_of_an_index_beyond_int32() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((64,), T.int32), Y: T.Tensor((2, 16), T.int32)):
+        with T.Kernel(1, threads=32) as b:
+            for i in T.Parallel(16):
+                Y[0, i] = X[((b + 1) * 2147483647 + 4 | i) & 63]
+                Y[1, i] = X[(b + 1) * 2147483647 + 4 ^ i]
+
+    for target in ("interpret", "cpu"):
+        y = torch.full((2, 16), -1, dtype=torch.int32)
+        tl.compile(kernel, target=target)(torch.arange(64, dtype=torch.int32), y)
+        assert y.tolist() == [[(3 | i) for i in range(16)], [0] * 16]

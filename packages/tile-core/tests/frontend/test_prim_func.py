@@ -171,6 +171,31 @@ def test_kernels_do_not_nest(refused):
                     A[0] = 1
 
 
+@pytest.mark.parametrize("loop", ["Parallel", "vectorized", "parallel"])
+def test_kernels_are_not_launched_without_an_order(refused, loop):
+    with refused(KernelNestingError, at="with T.Kernel(1, threads=32)", naming=(f"T.{loop}",)):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            for _ in getattr(T, loop)(3):
+                with T.Kernel(1, threads=32):
+                    A[0] = 1
+
+
+def test_kernels_under_conditions_and_in_loops_of_the_host(run):
+    @T.prim_func
+    def kernel(A: Ints, n: T.int32):
+        for i in T.serial(3):
+            if n > i:
+                with T.Kernel(1, threads=32):
+                    A[i] = A[i] + i + 1
+
+    for n in range(4):
+        a = torch.zeros(8, dtype=torch.int32)
+        run(kernel, a, n)
+        assert a[:3].tolist() == [i + 1 if n > i else 0 for i in range(3)]
+
+
 def test_buffers_are_not_touched_outside_of_a_kernel(refused):
     with refused(HostStatementError, at="A[0] = 1"):
 

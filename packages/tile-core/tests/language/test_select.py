@@ -9,6 +9,7 @@ import torch
 
 import tile_core.language as T
 from tile_core.errors import OpArgumentError, OpDTypeError
+from tile_core.errors.base import TileError
 from tile_core.interpreter import Program
 
 
@@ -67,6 +68,27 @@ def test_a_question_about_a_condition_says_what_to_write(name: str, word: str) -
         def kernel(A: T.Tensor((2,), "int32")):
             with T.Kernel(1):
                 A[0] = getattr(T, name)(A[0] > 1)
+
+
+@pytest.mark.parametrize(("name", "word"), [("any_of", "or"), ("all_of", "and")])
+@pytest.mark.parametrize(
+    "several", [lambda A: (A[0] > 1, A[1] > 1), lambda A: (A[0:2], A[1] > 1), lambda A: (A[0:1], A[1:2])]
+)
+def test_a_question_about_several_things_says_what_to_write(name: str, word: str, several: Any) -> None:
+    with pytest.raises(OpArgumentError, match=f"`{word}`"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((2,), "int32")):
+            with T.Kernel(1):
+                A[0] = getattr(T, name)(*several(A))
+
+
+@pytest.mark.parametrize("wrong", [lambda: T.cast("a", "int32"), lambda: T.cast(1.5, "int33"), lambda: T.infinity("x")])
+def test_errors_outside_of_a_kernel_have_the_callers_line(wrong: Any) -> None:
+    with pytest.raises(TileError) as caught:
+        wrong()
+    assert caught.value.span is not None
+    assert caught.value.span.file == __file__
 
 
 def test_a_question_about_a_matrix_is_refused() -> None:

@@ -250,9 +250,9 @@ class MembershipError(TileError, TypeError):
 
 
 class KernelNestingError(TileError, RuntimeError):
-    """`T.Kernel` was opened inside another kernel, or under a condition or loop that belongs to a kernel.
+    """`T.Kernel` was opened inside another kernel, or in a loop whose iterations have no order.
 
-    Kernels stand one after another in a function; they do not nest.
+    Kernels stand one after another in a function, also under a condition or in a loop of the host; they do not nest.
     """
 
     code = "TILE-E0120"

@@ -33,6 +33,7 @@ class OpenLoop:
     depth: int
     device: bool
     breakable: bool = True
+    ordered: bool = True
     left: bool = False
 
 
@@ -149,7 +150,8 @@ class LoopScope:
         self._names = _NameScope(what, nest is not None, names, scope, containers)
         builder = current_builder()
         breakable = nest is None or nest.breakable
-        self._open = OpenLoop("for" if nest is None else nest.what, len(builder.frames), nest is not None, breakable)
+        what, ordered = ("for", True) if nest is None else (nest.what, nest.ordered)
+        self._open = OpenLoop(what, len(builder.frames), nest is not None, breakable, ordered)
         self._span = builder.span
 
     def entry(self) -> Values:

@@ -70,6 +70,11 @@ class LoopNest:
     breakable: bool = True
     decode: Decode | None = None
 
+    @property
+    def ordered(self) -> bool:
+        """Whether iterations follow one another."""
+        return self.kind in ("serial", "unrolled")
+
     def __iter__(self) -> NoReturn:
         raise LoopUseError(
             f"{self.what} is a loop of the kernel and cannot be iterated by Python",

@@ -25,7 +25,7 @@ from tile_core.ir.regions import constant
 _WIDE = DType("int64")
 HUGE = 2**30
 """Longer axes and larger constants are computed with in 64 bits."""
-EXACT = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.LShift)
+EXACT = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.LShift, E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor)
 """The nodes that are computed in 64 bits."""
 
 

@@ -10,6 +10,7 @@ from tvm import ir, tirx
 from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.ops import OpArgumentError, OpDTypeError
 from tile_core.frontend import arith
+from tile_core.frontend.positions import located
 from tile_core.frontend.values import Expr, unwrap, unwrap_cast
 from tile_core.ops.scalar import cast_call
 
@@ -18,6 +19,7 @@ __all__ = ["Cast", "cast", "reinterpret"]
 _MODES = ("", "rn", "rz", "rp", "rm", "rs")
 
 
+@located
 def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None, span: Any = None) -> Expr:
     """`value` as `dtype`.
 
@@ -48,11 +50,13 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
     return Expr(cast_call(unwrap(value), target, round or "rn", bool(saturates), random))
 
 
+@located
 def Cast(dtype: Any, value: Any, annotations: Mapping[str, Any] | None = None, span: Any = None) -> Expr:
     """`T.cast` with TIR's order of arguments."""
     return cast(value, dtype)
 
 
+@located
 def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
     """The bits of `value` read as `dtype`, which must have as many.
 

@@ -7,11 +7,13 @@ from typing import Any
 from tile_core.dtypes import as_dtype
 from tile_core.errors.ops import OpDTypeError
 from tile_core.frontend import arith
+from tile_core.frontend.positions import located
 from tile_core.frontend.values import Expr
 
 __all__ = ["infinity", "max_value", "min_value"]
 
 
+@located
 def infinity(dtype: Any, span: Any = None) -> Expr:
     """Positive infinity of a float dtype.
 
@@ -27,12 +29,14 @@ def infinity(dtype: Any, span: Any = None) -> Expr:
     return Expr(arith.constant(float("inf"), target))
 
 
+@located
 def max_value(dtype: Any, span: Any = None) -> Expr:
     """The largest finite value of a dtype."""
     target = as_dtype(dtype)
     return Expr(arith.constant(target.max, target))
 
 
+@located
 def min_value(dtype: Any, span: Any = None) -> Expr:
     """The smallest finite value of a dtype: the most negative one where it is signed."""
     target = as_dtype(dtype)

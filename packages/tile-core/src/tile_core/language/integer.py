@@ -13,6 +13,7 @@ from tvm import tirx
 from tile_core.errors.frontend import DivisionByZeroError
 from tile_core.errors.ops import OpArgumentError, OpDTypeError
 from tile_core.frontend import arith
+from tile_core.frontend.positions import located
 from tile_core.frontend.values import Expr
 from tile_core.ir.regions import constant
 from tile_core.language._scalars import common
@@ -20,6 +21,7 @@ from tile_core.language._scalars import common
 __all__ = ["align_up", "cdiv", "ceildiv", "floordiv", "floormod", "index_to_coordinates", "truncdiv", "truncmod"]
 
 
+@located
 def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     """Lhs / rhs rounded up.
 
@@ -33,36 +35,43 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     return Expr(arith.binary("//", arith.binary("+", a, less_one), b))
 
 
+@located
 def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     """The short name of `T.ceildiv`."""
     return ceildiv(lhs, rhs)
 
 
+@located
 def align_up(x: Any, y: Any) -> Any:
     """The smallest multiple of y that is not below x."""
     return ceildiv(x, y) * y
 
 
+@located
 def floordiv(a: Any, b: Any, span: Any = None) -> Any:
     """A // b, rounded down for all signs."""
     return _divide("floordiv", "//", lambda x, y: x // y, a, b)
 
 
+@located
 def floormod(a: Any, b: Any, span: Any = None) -> Any:
     """A % b, with the sign of b."""
     return _divide("floormod", "%", lambda x, y: x % y, a, b)
 
 
+@located
 def truncdiv(a: Any, b: Any, span: Any = None) -> Any:
     """A / b rounded toward zero, as C divides integers."""
     return _divide("truncdiv", tirx.Div, _truncated, a, b)
 
 
+@located
 def truncmod(a: Any, b: Any, span: Any = None) -> Any:
     """The remainder of `truncdiv`, with the sign of a."""
     return _divide("truncmod", tirx.Mod, lambda x, y: x - _truncated(x, y) * y, a, b)
 
 
+@located
 def index_to_coordinates(index: Any, shape: Any) -> list[Any]:
     """The coordinates of a row-major flat index in `shape`."""
     if not isinstance(shape, list | tuple):

@@ -95,6 +95,12 @@ class KernelLaunchFrame:
             raise KernelNestingError(
                 "T.Kernel inside of T.Kernel", remedy="close the first kernel before opening another"
             )
+        loop = next((frame.loop for frame in builder.frames if frame.loop and not frame.loop.ordered), None)
+        if loop is not None:
+            raise KernelNestingError(
+                f"T.Kernel inside of {loop.what}, whose iterations have no order",
+                remedy="launch in a loop that has one, or make the loop an axis of the grid",
+            )
         self._span = builder.span
         launched = self.grid_extents or (1,)
         self.grid_vars = tuple(

@@ -21,6 +21,7 @@ from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import reads_memory
 
+_BITWISE = (E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor)
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max)
 
 
@@ -68,7 +69,7 @@ class _Widener:
             return abs(int(index.value)) > self._limit
         if isinstance(index, ir.Var) and index in self._values:
             return self._is_steep(self._values[index])
-        if isinstance(index, _ARITHMETIC):
+        if isinstance(index, (*_ARITHMETIC, *_BITWISE)):
             return self._is_steep(index.a) or self._is_steep(index.b)
         return isinstance(index, E.LShift)
 
@@ -82,10 +83,10 @@ class _Widener:
             return index
         if isinstance(index, E.IntImm):
             return E.IntImm("int64", index.value)
-        if isinstance(index, (*_ARITHMETIC, E.LShift)):
+        if isinstance(index, (*_ARITHMETIC, *_BITWISE, E.LShift)):
             return type(index)(self._wide(index.a), self._wide(index.b))
         if isinstance(index, ir.Var) and index in self._values:
             value = self._values[index]
-            if isinstance(value, (*_ARITHMETIC, E.LShift)):
+            if isinstance(value, (*_ARITHMETIC, *_BITWISE, E.LShift)):
                 return self._wide(value)
         return E.Cast("int64", index)

@@ -91,6 +91,7 @@ class Campaign:
 
     def run(self, numbers: Sequence[int], told: Callable[[Case], None] = lambda case: None) -> Report:
         """Judge the programs with these numbers; `told` hears of each as it is done."""
+        self.judge.load()
         report, start = Report(), time.perf_counter()
         waiting = [list(numbers[first :: self.workers]) for first in range(self.workers)]
         running: dict[int, _Worker] = {}

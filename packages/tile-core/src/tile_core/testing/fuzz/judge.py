@@ -20,13 +20,14 @@ import torch
 from tile_core.device.split import split_launches
 from tile_core.dtypes import DType
 from tile_core.errors.base import TileError
+from tile_core.errors.passes import MalformedProgramError
 from tile_core.frontend.positions import is_own_failure
 from tile_core.interpreter.options import Options
 from tile_core.interpreter.program import Program
 from tile_core.jit.artifact import CompileRequest
 from tile_core.jit.kernel import JITKernel
 from tile_core.passes.lower import lower
-from tile_core.passes.verify import verify
+from tile_core.passes.verify import verify, verifying
 from tile_core.plugins.manager import backend, resolve
 from tile_core.printer.simt import print_kernel
 from tile_core.settings import settings
@@ -114,6 +115,16 @@ class Judge:
     printer: str | None = None
     calls: int = 2
     at: Callable[[str], None] = lambda stage: None
+
+    def load(self) -> None:
+        """Import what judging needs, so that processes that are forked afterwards have it."""
+        torch.testing.assert_close(torch.zeros(()), torch.zeros(()))
+        for target in (REFERENCE, self.target, *([] if self.printer is None else [self.printer.partition("=")[0]])):
+            manifest = backend(select_target(target).backend)
+            for part in filter(None, (manifest.compiler, manifest.runtime, manifest.pipeline_edits)):
+                resolve(part)
+        if self.printer is not None:
+            resolve(self.printer.partition("=")[2])
 
     def __call__(self, source: Source, text: str, file: str) -> Outcome:
         """The outcome of `text`, a mutation of `source`, as a file called `file`."""
@@ -240,11 +251,9 @@ def _printed(programs: list[Any], printer: str, file: str) -> Outcome | None:
     """Lower and print the programs; what went wrong."""
     target, _, language = printer.partition("=")
     request = CompileRequest(select_target(target))
-    manifest = backend(request.target.backend)
     for program in programs:
         try:
-            lowered, _ = lower(program, request, manifest, [(lambda name, func: None, _verified)])
-            for kernel in split_launches(lowered).kernels:
+            for kernel in split_launches(_lowered(program, request)).kernels:
                 print_kernel(kernel, resolve(language), request.target)
         except Exception as error:
             ended = _ended(error, target, file)
@@ -253,9 +262,16 @@ def _printed(programs: list[Any], printer: str, file: str) -> Outcome | None:
     return None
 
 
-def _verified(name: str, func: Any) -> None:
-    del name
-    verify(func)
+def _lowered(program: Any, request: CompileRequest) -> Any:
+    """The lowered program, which is well formed. Which pass left one that is not is asked only then."""
+    manifest = backend(request.target.backend)
+    lowered, _ = lower(program, request, manifest)
+    try:
+        verify(lowered)
+    except MalformedProgramError:
+        lower(program, request, manifest, [(lambda name, func: None, verifying)])
+        raise
+    return lowered
 
 
 def _dtypes(programs: list[Any]) -> frozenset[DType]:
