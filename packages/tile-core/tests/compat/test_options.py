@@ -25,8 +25,8 @@ def _nothing_said(monkeypatch):
 def test_each_pass_config_is_accepted_with_one_warning(name):
     config = PASS_CONFIGS[name]
     asked = {config.key: not config.default if isinstance(config.default, bool) else "asked"}
-    if config.flags:
-        assert pass_options(asked) == ({}, ["asked"])
+    if config.flags or config.switch:
+        assert pass_options(asked) == ({}, [config.switch or "asked"])
         return
     with pytest.warns(errors.CompatWarning, match=f"{config.key}=.*means nothing here: ."):
         assert pass_options(asked) == ({}, [])
@@ -117,6 +117,19 @@ def test_flags_for_the_programs_own_target(monkeypatch):
         target="cuda", compile_flags="-O3 -DX=1", pass_configs={"tl.device_compile_flags": ["-DY=2"]}
     )
     assert options["compile_flags"] == ["-DY=2", "-O3", "-DX=1"]
+
+
+def test_fast_math_is_a_flag_of_the_device_compiler(monkeypatch):
+    pytest.importorskip("tile_cuda")
+    monkeypatch.delenv("TILE_TARGET", raising=False)
+    for value, flags in ((True, ["--use_fast_math"]), (False, None)):
+        options = compile_options(target="cuda", pass_configs={"tl.enable_fast_math": value})
+        assert options.get("compile_flags") == flags
+
+
+def test_fast_math_means_nothing_to_another_compiler(host):
+    with pytest.warns(errors.CompatWarning, match="--use_fast_math mean nothing here"):
+        assert "compile_flags" not in compile_options(pass_configs={"tl.enable_fast_math": True})
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_absent_names(name):
 @pytest.mark.parametrize("key", [config.key for config in table().pass_configs.values() if not config.inside])
 def test_pass_configs(key):
     config = table().by_key[key]
-    assert (config.flags and key in PAGE.read_text("utf-8")) or config.why in row(key)
+    assert ((config.flags or config.switch) and key in PAGE.read_text("utf-8")) or config.why in row(key)
 
 
 @pytest.mark.parametrize("name", table().variables)

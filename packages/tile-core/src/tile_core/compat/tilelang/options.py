@@ -76,6 +76,8 @@ def pass_options(pass_configs: Mapping[Any, Any] | None) -> tuple[dict[str, Any]
             raise PassConfigKeyError(f"TileLang has no pass config {key!r}", remedy=_closest(key))
         if config.flags:
             flags += _flags(value)
+        elif config.switch:
+            flags += [config.switch] if value else []
         elif value != config.default or value is None:
             warn_once(f"the pass config {key}={value!r} means nothing here: {config.why}")
     return own, flags

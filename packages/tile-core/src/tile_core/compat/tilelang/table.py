@@ -21,6 +21,7 @@ class PassConfig:
     why: str = ""
     default: Any = None
     flags: bool = False
+    switch: str = ""
     inside: bool = False
 
 
