@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import tile_core as tl
-import tile_core.language as T
+import tile_cuda.language as T
 from tile_core.errors import LayoutError
+from tile_core.errors.ops import CopyShapeError
 
 TARGET = {"kind": "cuda", "arch": "sm_90"}
 
@@ -101,3 +102,194 @@ def test_a_fragment_that_has_to_be_shared_keeps_no_layout() -> None:
 
     with pytest.raises(LayoutError, match="has to be shared"):
         tl.compile(kernel, target=TARGET, execution="emulate")
+
+
+def copied(layout: Any, *, through_shared: bool = False) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((100, 60), "float32"), B: T.Tensor((100, 60), "float32")):
+        with T.Kernel(4, 4, threads=64) as (bx, by):
+            tile = T.alloc_shared((32, 16), "float32")
+            f = T.alloc_fragment((32, 16), "float32")
+            T.copy(A[by * 32, bx * 16], tile if through_shared else f, loop_layout=layout)
+            T.copy(tile if through_shared else f, B[by * 32, bx * 16], loop_layout=layout)
+
+    return kernel
+
+
+COPY_LAYOUTS = {
+    "columns to threads": (T.Fragment((32, 16), forward_fn=lambda i, j: (i % 4 * 16 + j, i // 4)), "i // 4"),
+    "rows to threads": (T.Fragment((32, 16), forward_fn=lambda i, j: (i * 2 + j // 8, j % 8)), "j % 8"),
+}
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("through_shared", [False, True])
+@pytest.mark.parametrize("name", COPY_LAYOUTS)
+def test_a_copy_is_divided_as_its_author_says(name: str, through_shared: bool) -> None:
+    layout, _register = COPY_LAYOUTS[name]
+    kernel = tl.compile(
+        copied(layout, through_shared=through_shared),
+        target=TARGET,
+        execution="emulate",
+        pass_configs={"tile.emulate_check": True},
+    )
+    a, b = torch.randn(100, 60), torch.full((100, 60), float("nan"))
+    kernel(a, b)
+    assert torch.equal(a, b)
+    source = kernel.get_kernel_source()
+    place = r"tx % 16\b" if name == "columns to threads" else r"tx / 2\b"
+    assert re.search(rf"const int [ij]\w* = .*{place}", source), source
+
+
+@pytest.mark.parametrize("shape", [(32,), (16, 16), (32, 16, 1)])
+def test_a_layout_that_does_not_cover_a_copy_is_refused(shape: tuple[int, ...]) -> None:
+    layout = T.Fragment(shape, forward_fn=lambda i, *rest: (i, sum(rest)))
+    with pytest.raises(CopyShapeError, match=r"loop_layout of shape .* does not cover \(32, 16\)"):
+        copied(layout)
+
+
+def transposed(layout: Any, dtype: str = "float32", shape: tuple[int, int] = (32, 64)) -> Any:
+    """B = Aᵀ through a shared tile with a layout of the author's."""
+    m, n = shape
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), dtype), B: T.Tensor((n, m), dtype)):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((m, n), dtype)
+            T.annotate_layout({tile: layout})
+            T.copy(A, tile)
+            for j, i in T.Parallel(n, m):
+                B[j, i] = tile[i, j]
+
+    return kernel
+
+
+SHARED_LAYOUTS = {
+    "padded rows": lambda i, j: i * 65 + j,
+    "exclusive or": lambda i, j: i * 64 + (j ^ i % 32),
+    "by columns": lambda i, j: j * 32 + i,
+    "with gaps": lambda i, j: 2 * (i * 64 + j) + 10,
+    "two axes": lambda i, j: (j // 8, i, j % 8),
+    "plain": lambda i, j: i * 64 + j,
+    "of matrix instructions": lambda i, j: T.get_swizzle_layout(i, j, 64, "float32"),
+}
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("name", SHARED_LAYOUTS)
+def test_a_shared_tile_lies_as_its_author_says(name: str) -> None:
+    function = SHARED_LAYOUTS[name]
+    kernel = tl.compile(
+        transposed(function), target=TARGET, execution="emulate", pass_configs={"tile.emulate_check": True}
+    )
+    a, b = torch.randn(32, 64), torch.full((64, 32), float("nan"))
+    kernel(a, b)
+    assert torch.equal(b, a.T)
+    source, expected = kernel.get_kernel_source(), {"padded rows": "* 65", "by columns": "* 32", "with gaps": "+ 10"}
+    assert expected.get(name, "tile") in source
+
+
+@pytest.mark.emulate
+def test_whole_words_of_a_placed_tile() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 64), "float16"), B: T.Tensor((8, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((8, 64), "float16")
+            T.annotate_layout({tile: lambda i, j: j // 8 * 64 + i * 8 + j % 8})
+            tx = T.get_thread_binding(0)
+            T.sts128(tile[tx // 8, tx % 8 * 8], T.ldg128(A[tx // 8, tx % 8 * 8]))
+            T.copy(tile, B)
+
+    a, b = torch.randn(8, 64).half(), torch.zeros(8, 64).half()
+    tl.compile(kernel, target=TARGET, execution="emulate", pass_configs={"tile.emulate_check": True})(a, b)
+    assert torch.equal(a, b)
+
+
+def in_product() -> Any:
+    @T.prim_func
+    def kernel(C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.annotate_layout({a: lambda i, j: i * 72 + j})
+            T.fill(a, 1.0)
+            T.fill(b, 1.0)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(c, C)
+
+    return kernel
+
+
+def in_copy_engine() -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            full = T.alloc_barrier(128)
+            T.annotate_layout({a: lambda i, j: i * 72 + j})
+            T.tma_copy(A, a, barrier=full)
+
+    return kernel
+
+
+def by_two_names() -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            T.annotate_layout({a: lambda i, j: i * 72 + j})
+            other = T.reshape(a, (4096,))
+            other[0] = 1.0
+            T.copy(a, A)
+
+    return kernel
+
+
+def in_words() -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((8, 64), "float16")
+            T.annotate_layout({a: lambda i, j: j * 8 + i})
+            tx = T.get_thread_binding(0)
+            T.sts128(a[tx // 8, tx % 8 * 8], T.ldg128(A[tx // 8, tx % 8 * 8]))
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (in_product, "a product, which orders its tiles"),
+        (in_copy_engine, "a copy engine"),
+        (by_two_names, "has another name"),
+        (in_words, "8 elements at once"),
+    ],
+)
+def test_a_shared_layout_that_cannot_be_kept_is_refused(program: Any, why: str) -> None:
+    with pytest.raises(LayoutError, match=f"the layout of a cannot be kept: it .*{why}") as raised:
+        tl.compile(program(), target=TARGET, execution="emulate")
+    assert raised.value.span is not None
+
+
+@pytest.mark.emulate
+def test_a_placed_tile_keeps_its_copies_in_a_pipelined_loop() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32, 256), "float32"), B: T.Tensor((32, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((32, 64), "float32")
+            total = T.alloc_fragment((32, 64), "float32")
+            T.annotate_layout({tile: lambda i, j: i * 68 + j})
+            T.clear(total)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], tile)
+                for i, j in T.Parallel(32, 64):
+                    total[i, j] += tile[31 - i, j]
+            T.copy(total, B)
+
+    compiled = tl.compile(kernel, target=TARGET, execution="emulate", pass_configs={"tile.emulate_check": True})
+    a, b = torch.randint(-4, 5, (32, 256)).float(), torch.full((32, 64), float("nan"))
+    compiled(a, b)
+    assert torch.equal(b, a.reshape(32, 4, 64).sum(1).flip(0))
+    assert compiled.report()["specialized_warps"] == 0

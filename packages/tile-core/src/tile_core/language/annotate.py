@@ -92,10 +92,11 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
         layout_map: buffer to `T.Layout` (or a function of the indices) in shared memory, to `T.Fragment` for a
             fragment.
 
-    A layout changes speed, never results.
+    A layout changes speed, never results. It is kept where blocks have threads, and means nothing elsewhere.
 
     Raises:
         AnnotationError: a layout of the wrong class or shape, or one that puts two elements in one place.
+        LayoutError: when compiled, one that cannot be kept.
 
     Example:
         T.annotate_layout({A_shared: T.Layout(A_shared.shape, lambda i, j: i * 32 + (j ^ (i % 8)))})

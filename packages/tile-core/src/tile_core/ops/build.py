@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import tvm_ffi
 from tvm import ir, tirx
@@ -167,7 +168,7 @@ def parallel(
     extents: Sequence[ir.Expr],
     body: Callable[[list[ir.Expr]], S.Stmt],
     span: ir.Span | None = None,
-    annotations: Mapping[str, int] = MappingProxyType({}),
+    annotations: Mapping[str, Any] = MappingProxyType({}),
 ) -> S.Stmt:
     """A perfect `PARALLEL` nest over `extents` around `body(indices)`; without axes, the body alone.
 

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 
 _LEVELS = {GLOBAL: 0, FRAGMENT: 2, LOCAL: 2, VAR: 2, REDUCER: 2}
 
+LAYOUT = "loop_layout"
+"""Attribute of a copy whose author says which thread moves which element."""
+BY_THREADS = "by_threads"
+"""Attribute of a copy that loops make, no copy engine; so is one with `LAYOUT`."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -103,10 +108,33 @@ def check(call: OpCall) -> None:
     src, dst = Tile(call.region("src")), Tile(call.region("dst"))
     check_fit(call, src, dst)
     inside(call, src, dst)
+    _check_layout(call, axes(src, dst))
     if _needs_staging(src, dst) and None in [constant(axis.extent) for axis in axes(src, dst)]:
         raise CopyOverlapError(
             f"copy: {src} and {dst} are regions of one buffer that may overlap, and their extents are not constants",
             remedy="copy through a tile of constant shape",
+            span=call.source_span,
+        )
+
+
+def is_by_threads(call: OpCall) -> bool:
+    """Whether no copy engine makes a copy."""
+    return LAYOUT in call.attrs or BY_THREADS in call.attrs
+
+
+def _check_layout(call: OpCall, domain: list[Axis]) -> None:
+    """The author's layout of the loops covers them."""
+    if LAYOUT not in call.attrs:
+        return
+    shape = [int(extent) for extent in call.attrs[LAYOUT]["shape"]]
+    extents = [constant(axis.extent) for axis in domain]
+    covered = len(shape) == len(extents) and all(
+        extent is None or extent <= size for extent, size in zip(extents, shape, strict=True)
+    )
+    if not covered:
+        raise CopyShapeError(
+            f"copy: loop_layout of shape {tuple(shape)} does not cover {shape_text([axis.extent for axis in domain])}",
+            remedy="give a fragment with one dimension for each axis that is copied, at least as long",
             span=call.source_span,
         )
 
@@ -173,7 +201,8 @@ def _move(src: Tile, dst: Tile, domain: list[Axis], call: OpCall) -> S.Stmt:
         writable = _within(domain, index, [axis.dst for axis in domain], dst.extents)
         return store if writable is None else S.IfThenElse(writable, store, None, call.span)
 
-    return parallel([axis.extent for axis in domain], body, call.span)
+    given = {f"tile.{LAYOUT}": call.attrs[LAYOUT]} if LAYOUT in call.attrs else {}
+    return parallel([axis.extent for axis in domain], body, call.span, given)
 
 
 def position(rank: int, index: Sequence[ir.Expr], walked: Sequence[int | None]) -> list[ir.Expr]:

@@ -24,6 +24,7 @@ from tile_core.passes.matrix import MarkMatrixOps, MatrixUnits
 from tile_core.passes.pack_lanes import PackLanes
 from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
+from tile_core.passes.place_tiles import MarkPlacedTiles, PlaceTiles
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
 from tile_core.passes.rasterize_blocks import RasterizeBlocks
 from tile_core.passes.specialize_alignment import SpecializeAlignment
@@ -84,9 +85,9 @@ def thread_edits(
     """
     return (
         drop("lower_scalar_ops"),
-        insert_after("check_semantics", GroupThreads()),
+        insert_after("check_semantics", MarkPlacedTiles(), GroupThreads()),
         insert_before("lower_tile_ops", MarkReductions(), *([MarkMatrixOps()] if units is not None else [])),
-        insert_before("legalize_bounds", InferLayouts(units)),
+        insert_before("legalize_bounds", PlaceTiles(), InferLayouts(units)),
         insert_after(
             "legalize_bounds",
             *([WidenStored(stored)] if stored else []),

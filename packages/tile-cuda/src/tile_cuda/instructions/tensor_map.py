@@ -35,7 +35,7 @@ LARGEST_BOX = 256
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """Bytes in which 16-byte units are permuted to `CUtensorMapSwizzle`."""
 _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
-_TYPES = {
+TYPES = {
     "uint8": 0,
     "uint16": 1,
     "uint32": 2,
@@ -143,7 +143,7 @@ def _words(call: ir.Call) -> list[ir.Expr]:
     extents = [E.Max(extent, one) for extent in sizes[:rank]]
     dtype = str(attrs["dtype"])
     itemsize = _itemsize(dtype)
-    known = _TYPES.get(dtype, _TYPES.get(f"uint{8 * itemsize}"))
+    known = TYPES.get(dtype, TYPES.get(f"uint{8 * itemsize}"))
     numbers = (
         known,
         rank,

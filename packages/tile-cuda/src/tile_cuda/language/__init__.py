@@ -135,6 +135,7 @@ OWN = {
         "tcgen05_gemm_sp",
         "wgmma_gemm_sp",
     ),
+    "tile_cuda.language.tensor_maps": ("create_tma_descriptor", "tma_load"),
     "tile_cuda.language.threads": (
         "get_lane_idx",
         "get_warp_group_idx",

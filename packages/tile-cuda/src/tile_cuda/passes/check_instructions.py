@@ -21,7 +21,7 @@ from tile_cuda.instructions.mma import instruction_of
 from tile_cuda.instructions.shapes import Family
 
 PREFIX = "cuda."
-FIRST = {"ldmatrix": 75, "stmatrix": 90, "tcgen05": 100}
+FIRST = {"ldmatrix": 75, "stmatrix": 90, "fence_barrier_init": 90, "tma": 90, "tcgen05": 100}
 """By the beginning of an instruction's name."""
 LAST = {"tcgen05": 119}
 ANY = 999

@@ -31,7 +31,7 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER, BULK_LOAD, CLUSTER_BARRIER
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.collective import ThreadConditions
-from tile_core.ops.threads import THREAD_PREFIX
+from tile_core.ops.threads import THREAD_PREFIX, called, is_instruction
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import MatrixUnits
@@ -56,6 +56,7 @@ from tile_cuda.passes.matrix_tiles import matrix_tiles
 
 BARRIERS = (BARRIER, CLUSTER_BARRIER)
 NAMES = frozenset(op.name for op in ASYNCHRONOUS_OPS)
+BOX_LOAD = "cuda.tma_load"
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class _Lowerer:
         self._check_target()
         initialised = self._initialised()
         body = self._mutated(self._launch.body)
-        body = visit.mutate(body, (S.AllocBuffer, self._allocation))
+        body = visit.mutate(body, (S.AllocBuffer, self._allocation), (ir.TensorLoad, self._barrier_of))
         last = [self._meeting_of_cluster()] if self._is_of_cluster() else []
         launch = replace(self._launch, body=visit.sequence([*initialised, body, *last], self._launch.span))
         return visit.sequence([*self._binds, launch.to_stmt()], self._launch.span)
@@ -207,7 +208,14 @@ class _Lowerer:
     def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
         from tile_core.ops import OPS
 
+        if is_instruction(stmt) and called(stmt) == BOX_LOAD:
+            self._copied.update(load.source for load in visit.collect(stmt.value.args[0], ir.TensorLoad))
         return _LOWERINGS[str(op_name(stmt))](self, view(stmt, OPS)) if op_name(stmt) in NAMES else stmt
+
+    def _barrier_of(self, load: ir.TensorLoad, mutator: Any) -> ir.Expr:
+        """A barrier of the author's in an instruction of the author's."""
+        place = self._barriers.get(load.source)
+        return mutator.default_mutate(load) if place is None else tirx.BufferLoad(place, list(load.indices))
 
     def _allocation(self, alloc: S.AllocBuffer, _mutator: Any) -> S.Stmt:
         if alloc.buffer in self._barriers:

@@ -28,6 +28,7 @@ from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import Tile, parallel
+from tile_core.ops.copy import is_by_threads
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import STORE, MatrixUnits, Multiplier
@@ -84,7 +85,7 @@ class _Stager:
             return self._launch.to_stmt()
 
         def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
-            if op_name(stmt) != "tile.copy":
+            if op_name(stmt) != "tile.copy" or is_by_threads(_view(stmt)):
                 return stmt
             return self._copy(_view(stmt), held) or stmt
 

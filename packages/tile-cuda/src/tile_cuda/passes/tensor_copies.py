@@ -17,6 +17,7 @@ from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall, op_name, view
+from tile_core.ops.copy import is_by_threads
 from tile_core.passes.accesses import strides
 from tile_cuda.instructions.tensor_map import tensor_map
 
@@ -141,7 +142,9 @@ def _boxed(call: OpCall, tensor: ir.TensorRegion, tile: ir.TensorRegion) -> Tens
     shape = [regions.constant(axis.extent) for axis in tile.region]
     extents = [regions.constant(axis.extent) for axis in tensor.region]
     walked = [axis for axis, extent in enumerate(extents) if extent != 1]
-    if len(shape) != 2 or len(walked) != 2 or len(extents) > MOST_AXES or itembits not in (8, 16, 32):
+    if is_by_threads(call) or len(shape) != 2 or len(walked) != 2 or len(extents) > MOST_AXES:
+        return None
+    if itembits not in (8, 16, 32):
         return None
     rows, columns = shape
     if [extents[axis] for axis in walked] != [rows, columns] or walked[1] != len(extents) - 1:

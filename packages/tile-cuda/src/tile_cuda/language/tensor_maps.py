@@ -1,0 +1,128 @@
+"""Loads by the tensor copy engine with a tensor map of the author's own.
+
+    tensor = T.create_tma_descriptor(6, 2, A.data, 64, 128, 2, 128, 64, 32, 1, 1, 0, 3, 2, 0)
+    if tx == 0:
+        T.mbarrier_expect_tx(full, 64 * 32 * 2)
+        T.tma_load(tensor, full, T.access_ptr(tile[0, 0], "w"), 0, 0)
+
+`T.tma_copy` and `T.copy` make such maps and loads by themselves. CUDA Driver API, `cuTensorMapEncodeTiled`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx import stmt as S
+
+from tile_core.errors.ops import OpArgumentError
+from tile_core.frontend.builder import current_builder
+from tile_core.frontend.values import unwrap
+from tile_core.ir import regions
+from tile_core.ir.descriptors import named
+from tile_core.language.kernel import open_kernel
+from tile_core.ops.asynchronous import BARRIER, CLUSTER_BARRIER
+from tile_cuda.instructions import tensor_map as maps
+from tile_cuda.instructions import tma
+from tile_cuda.language._instructions import issue, number, place, shared_address
+
+__all__ = ["create_tma_descriptor", "tma_load"]
+
+_FIXED = 7
+_SWIZZLES = {code: span for span, code in maps.SWIZZLES.items()}
+_PROMOTIONS = (0, 64, 128, 256)
+_DTYPES = {code: name for name, code in maps.TYPES.items()}
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What the copy engine knows of a tensor: a parameter of the kernel, made on the host at each call."""
+
+    var: ir.Var
+    rank: int
+
+
+def create_tma_descriptor(*args: Any) -> TensorMap:
+    """Describe a tensor to the copy engine, innermost axis first.
+
+    Args:
+        args: `data_type, rank, global_addr, *shape, *strides, *box, *box_strides, interleave, swizzle, l2_promotion,
+            oob_fill`: the numbers of `CUtensorMapDataType` and its relatives; strides in bytes, of which the first is
+            that of an element; `rank` of each.
+
+    Only box strides of 1, no interleave and zeros outside of the tensor are there.
+
+    Raises:
+        OpArgumentError: another number of arguments, no tensor parameter, or what no tensor map can say.
+        DescriptorError: when the kernel is called with a tensor whose address or strides are no multiples of 16 bytes.
+    """
+    open_kernel()
+    what = "create_tma_descriptor"
+    rank = args[1] if len(args) > 1 and isinstance(args[1], int) else 0
+    if not 1 <= rank <= maps.MOST_AXES or len(args) != _FIXED + 4 * rank:
+        raise OpArgumentError(
+            f"{what}: {len(args)} arguments for rank {rank}", remedy="give 7 + 4 times the rank, which is from 1 to 5"
+        )
+    code, _rank, pointer, *rest = args
+    shape, strides, box, box_strides = (rest[rank * part : rank * (part + 1)] for part in range(4))
+    interleave, swizzle, promotion, fill = rest[4 * rank :]
+    tensor, start = place(pointer, f"{what}: global_addr", (regions.GLOBAL,))
+    plain = all(each == 1 for each in box_strides) and (interleave, fill) == (0, 0)
+    if not plain or any(regions.constant(each) != 0 for each in start):
+        raise OpArgumentError(
+            f"{what}: box strides {box_strides}, interleave {interleave}, oob_fill {fill}",
+            remedy="describe a whole tensor, with box strides of 1, without interleave, with zeros outside",
+        )
+    if code not in _DTYPES or swizzle not in _SWIZZLES or promotion not in range(len(_PROMOTIONS)):
+        raise OpArgumentError(
+            f"{what}: data_type {code}, swizzle {swizzle}, l2_promotion {promotion}",
+            remedy="give the numbers of CUtensorMapDataType, CUtensorMapSwizzle (0 to 3) and L2promotion (0 to 3)",
+        )
+    try:
+        described = maps.tensor_map(
+            tensor.ir.data,
+            [unwrap(extent) for extent in shape],
+            [unwrap(stride) for stride in strides[1:]],
+            dtype=_DTYPES[code],
+            box=[int(edge) for edge in box],
+            swizzle=_SWIZZLES[swizzle],
+            promotion=_PROMOTIONS[promotion],
+        )
+    except ValueError as error:
+        raise OpArgumentError(f"{what}: {error}", remedy="change the box or its swizzle") from None
+    builder = current_builder()
+    var = named(builder.fresh_name("tensor_map"))
+    # On the host, in front of the launch that is being traced.
+    builder.frames[0].stmts.append(S.Bind(var, described, builder.span))
+    return TensorMap(var, rank)
+
+
+def tma_load(*args: Any) -> None:
+    """One thread loads a box to shared memory, and signals its bytes at a barrier when they have landed.
+
+    Args:
+        args: `descriptor, mbarrier, smem_addr, *coordinates`, as many as axes, and an eviction policy of 0 or none.
+            The address is a multiple of 128 bytes; the bytes are announced by `T.mbarrier_expect_tx`.
+
+    Raises:
+        OpArgumentError: no such descriptor, barrier or address, another number of coordinates, an eviction policy.
+    """
+    if len(args) < 4 or not isinstance(args[0], TensorMap):
+        raise OpArgumentError(
+            "tma_load: its first argument is no tensor map", remedy="make one by T.create_tma_descriptor"
+        )
+    tensor, barrier, target, *coordinates = args
+    if len(coordinates) == tensor.rank + 1:
+        policy = coordinates.pop()
+        if policy != 0:
+            raise OpArgumentError(f"tma_load: eviction_policy {policy!r} is not implemented", remedy="give 0")
+    if len(coordinates) != tensor.rank:
+        raise OpArgumentError(
+            f"tma_load: {len(coordinates)} coordinates of a tensor of {tensor.rank} axes", remedy="give one for each"
+        )
+    buffer, index = place(barrier, "tma_load: mbarrier", (BARRIER, CLUSTER_BARRIER))
+    address = shared_address(target, "tma_load: smem_addr")
+    at = [number(each, "tma_load: a coordinate") for each in coordinates]
+    signalled = tirx.address_of(tirx.BufferLoad(buffer.ir, index))
+    issue(tma.tma_load(address, tensor.var, signalled, *at), "")
