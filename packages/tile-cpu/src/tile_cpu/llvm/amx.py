@@ -65,8 +65,8 @@ def release() -> Function:
 def gemm_kernel(rows: int, columns: int, kind: str, *, clear: bool) -> Function:
     """`c += a @ b` for `rows` by `columns` tiles of C, at most 2 by 2.
 
-    Arguments: a, row stride; b, row stride; c, row stride; k. Strides are bytes; k counts steps of 64 bytes of a row
-    of A and is at least 1.
+    Arguments: a, the strides of its rows, of its tiles along M and along K; b, row stride; c, row stride; k. Strides are
+    bytes; k counts steps of 64 bytes of a row of A and is at least 1.
     """
     symbol = f"tile_amx_{kind}_{rows}x{columns}{'_clear' if clear else ''}"
     return Function(symbol, "\n".join(_lines(symbol, rows, columns, kind, clear)), _declarations(kind))
@@ -83,9 +83,8 @@ def _declarations(kind: str) -> tuple[str, ...]:
 
 def _lines(symbol: str, rows: int, columns: int, kind: str, clear: bool) -> Iterator[str]:
     # Registers: 0-3 for C, 4-5 for A, 6-7 for B.
-    yield f"define i32 @{symbol}(ptr %a, i64 %as, ptr %b, i64 %bs, ptr %c, i64 %cs, i64 %k) {{"
+    yield f"define i32 @{symbol}(ptr %a, i64 %as, i64 %ad, i64 %ak, ptr %b, i64 %bs, ptr %c, i64 %cs, i64 %k) {{"
     yield "entry:"
-    yield f"  %ad = mul i64 %as, {ROWS}"
     yield f"  %cd = mul i64 %cs, {ROWS}"
     yield f"  %bd = mul i64 %bs, {ROWS}"
     for row in range(rows):
@@ -113,7 +112,7 @@ def _lines(symbol: str, rows: int, columns: int, kind: str, clear: bool) -> Iter
         for column in range(columns):
             registers = f"i8 {2 * row + column}, i8 {4 + row}, i8 {6 + column}"
             yield f"  call void @llvm.x86.{INSTRUCTIONS[kind]}({registers})"
-    yield f"  %an = getelementptr i8, ptr %ap, i64 {ROW_BYTES}"
+    yield f"  %an = getelementptr i8, ptr %ap, i64 %ak"
     yield "  %bn = getelementptr i8, ptr %bp, i64 %bd"
     yield "  %next = add nuw nsw i64 %step, 1"
     yield "  %more = icmp slt i64 %next, %k"

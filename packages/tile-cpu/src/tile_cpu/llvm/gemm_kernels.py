@@ -16,6 +16,10 @@ from tile_cpu.llvm.functions import Function
 
 _TYPES = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}
 _BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
+_PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+PREFETCH_STEPS = 8
+"""How many steps ahead B is asked for: longer than a load from the second-level cache takes."""
+CACHE_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,11 @@ class Product:
         return _BYTES[self.dtype]
 
     @property
+    def operand_bytes(self) -> int:
+        """Bytes of an element, or group of elements, of A and B."""
+        return 4 if self.dot else self.align
+
+    @property
     def operand_align(self) -> int:
         """Bytes of an element of A and B: groups of narrow elements start at any element."""
         return self.dot.element_bytes if self.dot else self.align
@@ -124,10 +133,10 @@ def _intrinsic(block: Block, product: Product) -> str:
 
 def _declarations(block: Block, product: Product) -> tuple[str, ...]:
     if product.kind == "mul":
-        return ()
+        return (_PREFETCH,)
     total = f"<{block.lanes} x {product.accumulator}>"
     factor = product.dot.operand if product.dot else total
-    return (f"declare {total} @{_intrinsic(block, product)}({total}, {factor}, {factor})",)
+    return (f"declare {total} @{_intrinsic(block, product)}({total}, {factor}, {factor})", _PREFETCH)
 
 
 class _Writer:
@@ -197,6 +206,7 @@ class _Writer:
         for vector in range(self._block.vectors):
             yield f"  %bq{vector} = getelementptr {element}, ptr %bp, i64 {vector * self._block.lanes}"
             yield f"  %bv{vector} = load {factors}, ptr %bq{vector}, align {align}"
+        yield from self._prefetch()
         splat = f"<{self._block.lanes} x i32> zeroinitializer"
         for row in range(self._block.rows):
             yield f"  %aq{row} = getelementptr {element}, ptr %ap, i64 %ao{row}"
@@ -209,6 +219,15 @@ class _Writer:
         yield f"  %bn = getelementptr {element}, ptr %bp, i64 %brs"
         yield "  %next = add nuw nsw i64 %step, 1"
         yield "  %more = icmp slt i64 %next, %k"
+
+    def _prefetch(self) -> Iterator[str]:
+        """Ask for the row of B that is needed in some steps, cache line by cache line."""
+        yield f"  %ahead = mul i64 %brs, {PREFETCH_STEPS}"
+        yield f"  %bf = getelementptr {self._element}, ptr %bp, i64 %ahead"
+        lines = max(1, self._block.columns * self._product.operand_bytes // CACHE_LINE)
+        for line in range(lines):
+            yield f"  %pf{line} = getelementptr i8, ptr %bf, i64 {line * CACHE_LINE}"
+            yield f"  call void @llvm.prefetch.p0(ptr %pf{line}, i32 0, i32 3, i32 1)"
 
     def _multiply_add(self, row: int, vector: int) -> Iterator[str]:
         product, sums = self._product, self._sums

@@ -28,11 +28,13 @@ from tile_core.ops.gemm import GEMM, sizes, transposed
 from tile_cpu.llvm import amx
 from tile_cpu.llvm.features import CpuFacts, facts_of
 from tile_cpu.llvm.functions import Function, importing
-from tile_cpu.llvm.gemm_kernels import Block, Dot, Product
+from tile_cpu.llvm.gemm_kernels import Dot, Product
 from tile_cpu.llvm.transpose import transpose_kernel
 from tile_cpu.ops import matrices
-from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, cuts
-from tile_cpu.ops.matrices import Matrix, Panels, Shifted
+from tile_cpu.ops.prepared import prepared
+from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, Registers, cuts
+from tile_cpu.ops.bounds import inside_tensor
+from tile_cpu.ops.matrices import Matrix, Panels, RowTiles, Shifted
 
 _COMPUTED = ("float32", "float64", "int32", "int64")
 _DOTS = {("bfloat16", "float32"): "bf16", ("int8", "int32"): "s8", ("uint8", "int32"): "u8"}
@@ -68,13 +70,13 @@ def choose(call: OpCall, facts: CpuFacts) -> Product | None:
     return Product(total, "fma" if c.is_float and facts.fma else "mul", clear)
 
 
-def register_tile(facts: CpuFacts, product: Product) -> Block:
-    """A block of C whose accumulators, one row of B and an element of A fit the vector registers."""
-    lanes = facts.lanes(8 * product.align)
-    return Block(14, 2, lanes) if facts.vector_registers >= 32 else Block(6, 2, lanes)
+def registers(facts: CpuFacts, product: Product) -> Registers:
+    """The registers for the accumulators, a row of B and an element of A."""
+    return Registers(facts.vector_registers, facts.lanes(8 * product.align), 4 if facts.vector_registers >= 32 else 2)
 
 
-_M = TypeVar("_M", bound=Matrix)
+_M = TypeVar("_M", Matrix, Panels, RowTiles)
+_Tiled = tuple[RowTiles, Panels, Matrix]
 
 
 class _Plain:
@@ -86,7 +88,7 @@ class _Plain:
         self._product = product
         self._rows, self._columns, self._depth = sizes(call)
         self._lanes = facts.lanes(32)
-        self._width = register_tile(facts, product).columns
+        self._width = registers(facts, product).columns
         self._functions: list[Function] = []
         self._before: list[S.Stmt] = []
         self._after: list[S.Stmt] = []
@@ -106,17 +108,20 @@ class _Plain:
         return self._blocks(Operands(self._left(), self._right(), c), self._columns, self._depth)
 
     def _blocks(self, operands: Operands, columns: int, depth: int) -> S.Stmt:
-        best = register_tile(self._facts, self._product)
+        best = registers(self._facts, self._product)
         return Blocks(operands, self._product, best, self._rows, depth).cover(columns, self._functions)
 
     def _source(self, side: str) -> Matrix:
         return Matrix(Tile(self._call.region(side)), side != "c" and transposed(self._call, side))
 
     def _new(self, rows: int, columns: int, dtype: str, name: str) -> Matrix:
-        return self._allocated(matrices.local(rows, columns, dtype, name))
-
-    def _allocated(self, made: _M) -> _M:
+        made = matrices.local(rows, columns, dtype, name)
         self._before.append(matrices.allocation(made))
+        return made
+
+    def _prepared(self, made: _M, *steps: S.Stmt) -> _M:
+        """`made`, filled by `steps`, which depend on nothing but an operand."""
+        self._before += [matrices.allocation(made), prepared(made.tile.buffer, sequence(list(steps), self._call.span))]
         return made
 
     def _sums(self) -> Matrix:
@@ -131,53 +136,54 @@ class _Plain:
         return sums
 
     def _left(self) -> Matrix:
-        a = self._converted(self._source("a"), self._rows, self._depth)
-        if not (a.contiguous_rows and _collides(a)):
-            return a
-        copied = self._new(self._rows, self._depth, self._product.dtype, f"{a.tile.name}_copy")
-        self._before.append(matrices.convert(a, copied, self._rows, self._depth))
-        return copied
+        a = self._source("a")
+        converted, *steps = self._converted(a, self._rows, self._depth)
+        return self._prepared(converted, *steps[1:]) if steps else a
 
     def _right(self) -> Matrix:
         """B with contiguous rows; from a tensor, whose rows may fall on each other in the cache, in panels."""
-        b = self._converted(self._source("b"), self._depth, self._columns)
-        name, dtype = b.tile.name, self._product.dtype
-        if not b.contiguous_rows:
-            turned = self._new(self._depth, self._columns, dtype, f"{name}_rows")
-            self._before += self._transposed(b, turned)
-            return turned
-        if b.tile.scope != GLOBAL:
-            return b
-        packed = self._allocated(matrices.panels(self._depth, self._columns, self._width, dtype, f"{name}_panels"))
-        self._before.append(matrices.pack_panels(b, packed, self._columns))
-        return packed
-
-    def _converted(self, source: Matrix, rows: int, columns: int) -> Matrix:
-        """`source` in the dtype of the sums, in the orientation in which it is stored."""
-        if source.dtype == self._product.dtype:
+        source = self._source("b")
+        name, dtype = source.tile.name, self._product.dtype
+        if not source.contiguous_rows:
+            b, *steps = self._converted(source, self._depth, self._columns)
+            turned = matrices.local(self._depth, self._columns, dtype, f"{name}_rows")
+            return self._prepared(turned, *steps, *self._transposed(b, turned))
+        if source.tile.scope != GLOBAL and source.dtype == dtype:
             return source
+        packed = matrices.panels(self._depth, self._columns, self._width, dtype, f"{name}_panels")
+        return self._prepared(packed, matrices.pack_panels(source, packed, self._columns))
+
+    def _converted(self, source: Matrix, rows: int, columns: int) -> tuple[Matrix, *tuple[S.Stmt, ...]]:
+        """`source` in the dtype of the sums, in the orientation in which it is stored: its allocation, the copy."""
+        if source.dtype == self._product.dtype:
+            return (source,)
         shape = (columns, rows) if source.swapped else (rows, columns)
-        made = self._new(*shape, self._product.dtype, f"{source.tile.name}_{self._product.dtype}")
-        self._before.append(matrices.convert(replace(source, swapped=False), made, *shape))
-        return replace(made, swapped=source.swapped)
+        made = matrices.local(*shape, self._product.dtype, f"{source.tile.name}_{self._product.dtype}")
+        copied = matrices.convert(replace(source, swapped=False), made, *shape)
+        return replace(made, swapped=source.swapped), matrices.allocation(made), copied
 
     def _transposed(self, b: Matrix, target: Matrix) -> list[S.Stmt]:
         """Fill `target` from a B whose columns are contiguous: whole blocks in registers, edges one by one."""
         rows, columns, lanes = range(self._depth), range(self._columns), self._lanes
         whole = (len(rows) - len(rows) % lanes, len(columns) - len(columns) % lanes)
+        one_by_one = matrices.copy_window(b, target, rows, columns)
         if target.dtype.bits != 32 or constant(b.strides[0]) != 1 or 0 in whole or lanes < 4:
-            return [matrices.copy_window(b, target, rows, columns)]
+            return [one_by_one]
         steps = [self._turn(b, target, *whole, 1)]
         if whole[1] < len(columns):
             steps.append(matrices.copy_window(b, target, rows[: whole[0]], columns[whole[1] :]))
         if whole[0] < len(rows):
             steps.append(matrices.copy_window(b, target, rows[whole[0] :], columns))
-        return steps
+        return [self._within(b, sequence(steps), one_by_one)]
+
+    def _within(self, matrix: Matrix, fast: S.Stmt, guarded: S.Stmt) -> S.Stmt:
+        """`fast`, which accesses `matrix` by address, or, where its region reaches beyond the tensor, `guarded`."""
+        inside = inside_tensor(matrix.tile.region)
+        return fast if inside is None else S.IfThenElse(inside, fast, guarded, self._call.span)
 
     def _turn(self, source: Matrix, target: Matrix, rows: int, columns: int, group: int) -> S.Stmt:
         """Transpose 32-bit elements, which are `group` elements of `source`; `rows` and `columns` are whole blocks."""
         kernel = transpose_kernel(self._lanes)
-        self._functions.append(kernel)
         stride = tirx.floordiv(source.strides[1], tirx.IntImm("int64", group))
 
         def block(row: ir.Expr, column: ir.Expr) -> S.Stmt:
@@ -185,13 +191,8 @@ class _Plain:
             return kernel.call(from_, stride, to, target.strides[0])
 
         down, across = (Cut(0, extent // self._lanes, self._lanes) for extent in (rows, columns))
-        return across.each(lambda column: down.each(lambda row: block(row, column)))
-
-
-def _collides(matrix: Matrix) -> bool:
-    """Whether the rows of a matrix fall on each other in the first-level cache: they lie multiples of a page apart."""
-    stride = constant(matrix.strides[0])
-    return stride is not None and stride * matrix.dtype.bits // 8 % 1024 == 0
+        blocks = across.each(lambda column: down.each(lambda row: block(row, column)))
+        return importing([kernel], blocks, self._call.span)
 
 
 class _Grouped(_Plain):
@@ -204,11 +205,11 @@ class _Grouped(_Plain):
 
     def _multiply(self, c: Matrix) -> S.Stmt:
         if self._in_tiles():
-            return self._tiles(Operands(self._groups_of_a(0), self._groups_of_b(), c))
+            return self._tiles(self._tiles_of_a(), self._groups_of_b(2 * amx.COLUMNS), c)
         flip = _FLIP.get(self._product.kind, 0)
         bias = self._correction(flip) if flip else None
         self._product = replace(self._product, bias=bias is not None)
-        operands = Operands(self._groups_of_a(flip), self._groups_of_b(), c, bias)
+        operands = Operands(self._groups_of_a(flip), self._groups_of_b(self._width), c, bias)
         main = self._columns - self._columns % self._lanes
         parts = [self._blocks(operands, main, self._steps)] if main else []
         if main < self._columns:
@@ -220,29 +221,34 @@ class _Grouped(_Plain):
         step = self._dot.group * amx.ROWS
         return available and not (self._rows % amx.ROWS or self._columns % amx.COLUMNS or self._depth % step)
 
+    def _tiles_of_a(self) -> RowTiles:
+        """A as matrix tiles are loaded: where it is if it is a tile, one after the other if it is a tensor."""
+        a = self._source("a")
+        if a.tile.scope != GLOBAL and a.contiguous_rows and self._in_groups(a.strides[0]):
+            return matrices.rows_in_place(a, self._dot.group)
+        packed = matrices.row_tiles(self._rows, self._depth, a.dtype.tvm, self._dot.group, f"{a.tile.name}_tiles")
+        return self._prepared(packed, matrices.pack_tiles(a, packed))
+
     def _groups_of_a(self, flip: int) -> Matrix:
         """A with whole groups in each row and `flip` xored to its elements."""
         a = self._source("a")
         width = self._steps * self._dot.group
         whole = a.contiguous_rows and width == self._depth and self._in_groups(a.strides[0])
-        if whole and not flip and not _collides(a):
+        if whole and not flip:
             return a
-        padded = self._new(self._rows, width, a.dtype.tvm, f"{a.tile.name}_groups")
-        self._before.append(matrices.pad_columns(a, padded, self._rows, self._depth, flip=flip))
-        return padded
+        padded = matrices.local(self._rows, width, a.dtype.tvm, f"{a.tile.name}_groups")
+        return self._prepared(padded, matrices.pad_columns(a, padded, self._rows, self._depth, flip=flip))
 
-    def _groups_of_b(self) -> Panels:
+    def _groups_of_b(self, width: int) -> Panels:
         """B in panels, the groups along K in one uint32."""
-        b = self._source("b")
-        name = f"{b.tile.name}_groups"
-        packed = self._allocated(matrices.panels(self._steps, self._columns, self._width, "uint32", name))
+        b, group = self._source("b"), self._dot.group
+        packed = matrices.panels(self._steps, self._columns, width, "uint32", f"{b.tile.name}_groups")
+        gathered = matrices.pack_groups(b, packed, self._depth, self._columns, group)
         # The groups of a B that is stored transposed are neighbours in memory.
-        ready = constant(b.strides[0]) == 1 and self._in_groups(b.strides[1]) and self._depth % self._dot.group == 0
-        if ready and not (self._steps % self._lanes or self._columns % self._lanes):
-            self._before.append(self._turn(b, packed, self._steps, self._columns, self._dot.group))
-        else:
-            self._before.append(matrices.pack_groups(b, packed, self._depth, self._columns, self._dot.group))
-        return packed
+        ready = constant(b.strides[0]) == 1 and self._in_groups(b.strides[1]) and self._depth % group == 0
+        if not ready or self._steps % self._lanes or self._columns % self._lanes:
+            return self._prepared(packed, gathered)
+        return self._prepared(packed, self._within(b, self._turn(b, packed, self._steps, self._columns, group), gathered))
 
     def _in_groups(self, stride: ir.Expr) -> bool:
         known = constant(stride)
@@ -252,7 +258,7 @@ class _Grouped(_Plain):
         """`factor` times the sum of every column of B: what flipping the sign bits of A took from C."""
         source = self._source("b")
         width = -(-self._columns // self._lanes) * self._lanes
-        bias = self._new(1, width, "int32", f"{source.tile.name}_sums")
+        bias = matrices.local(1, width, "int32", f"{source.tile.name}_sums")
 
         def column(index: list[ir.Expr]) -> S.Stmt:
             (n,) = index
@@ -265,41 +271,39 @@ class _Grouped(_Plain):
             loop = serial(int32(self._depth), step)
             return sequence([total.declare(), total.set(int32(0)), loop, bias.store(scaled, int32(0), n)])
 
-        self._before.append(parallel([int32(self._columns)], column))
-        return bias
+        return self._prepared(bias, parallel([int32(self._columns)], column))
 
     def _last_columns(self, operands: Operands, first: int) -> list[S.Stmt]:
         """The columns that do not fill a vector, in a copy of that part of C that does."""
         count = self._columns - first
         edge = self._new(self._rows, self._lanes, self._product.dtype, f"{operands.c.tile.name}_edge")
-        c, b = Shifted(operands.c.tile, first=first), Panels(operands.b.tile, width=self._width, first=first)
+        c, b = Shifted(operands.c.tile, first=first), replace(operands.b, first=first)
         bias = None if operands.bias is None else Shifted(operands.bias.tile, first=first)
         into = [] if self._product.clear else [matrices.convert(c, edge, self._rows, count)]
         calls = self._blocks(Operands(operands.a, b, edge, bias), self._lanes, self._steps)
         return [*into, calls, matrices.convert(edge, c, self._rows, count)]
 
-    def _tiles(self, operands: Operands) -> S.Stmt:
-        """Matrix tiles, two by two where they go."""
+    def _tiles(self, a: RowTiles, b: Panels, c: Matrix) -> S.Stmt:
+        """Matrix tiles, two by two where they go; two rows of tiles of A stay in the cache while all of B passes by."""
         configure, release = amx.configure(), amx.release()
         self._functions += [configure, release]
-        calls = [
-            across.each(partial(self._tile_column, operands, across.size))
-            for across in cuts(self._columns // amx.COLUMNS, 2)
+        strips = [
+            down.each(partial(self._tile_strip, (a, b, c), down.size)) for down in cuts(self._rows // amx.ROWS, 2)
         ]
-        return sequence([configure.call(), *calls, release.call()], self._call.span)
+        return sequence([configure.call(), *strips, release.call()], self._call.span)
 
-    def _tile_column(self, operands: Operands, width: int, column: ir.Expr) -> S.Stmt:
-        strips = cuts(self._rows // amx.ROWS, 2)
-        return sequence([down.each(partial(self._tile, operands, (down.size, width), column)) for down in strips])
+    def _tile_strip(self, operands: _Tiled, height: int, row: ir.Expr) -> S.Stmt:
+        panels = cuts(self._columns // amx.COLUMNS, 2)
+        return sequence([across.each(partial(self._tile, operands, (height, across.size), row)) for across in panels])
 
-    def _tile(self, operands: Operands, shape: tuple[int, int], column: ir.Expr, row: ir.Expr) -> S.Stmt:
-        a, b, c = operands.a, operands.b, operands.c
+    def _tile(self, operands: _Tiled, shape: tuple[int, int], row: ir.Expr, column: ir.Expr) -> S.Stmt:
+        a, b, c = operands
         kernel = amx.gemm_kernel(*shape, self._product.kind, clear=self._product.clear)
         self._functions.append(kernel)
         at_row, at_column = row * amx.ROWS, column * amx.COLUMNS
         return kernel.call(
-            a.address(at_row, int32(0)),
-            a.strides[0] * self._dot.element_bytes,
+            a.tile_address(row),
+            *(step * self._dot.element_bytes for step in (a.row, a.tile_row, a.tile_column)),
             b.address(int32(0), at_column),
             b.strides[0] * 4,
             c.address(at_row, at_column),

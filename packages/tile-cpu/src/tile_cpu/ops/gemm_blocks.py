@@ -1,12 +1,15 @@
 """How a block of C is cut into register tiles, and the calls of micro-kernels that cover it.
 
-Panels of columns are the outer loop, so that a panel of B stays in the first-level cache while the rows pass by.
+Strips of rows are the outer loop: a strip of A stays in the first-level cache while the panels of B pass by, each read
+from its beginning to its end, as the second-level cache prefetches best.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -26,6 +29,27 @@ class Operands:
     b: Matrix
     c: Matrix
     bias: Matrix | None = None
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The vector registers that a micro-kernel may fill: `count` of `lanes` elements, in tiles `vectors` wide."""
+
+    count: int
+    lanes: int
+    vectors: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of the widest register tile."""
+        return self.vectors * self.lanes
+
+    def rows(self, vectors: int) -> int:
+        """The most rows of a tile `vectors` wide: a row of B and an element of A need registers too."""
+        return min(self.MOST_ROWS, (self.count - vectors - 1) // vectors)
+
+    MOST_ROWS: ClassVar[int] = 14
+    """Rows of A have an address each, which need registers of their own."""
 
 
 @dataclass(frozen=True)
@@ -58,54 +82,59 @@ class Blocks:
 
     operands: Operands
     product: Product
-    best: Block
+    best: Registers
     rows: int
     depth: int
 
     def cover(self, columns: int, functions: list[Function]) -> S.Stmt:
         """The calls for columns 0 to `columns`; what they need is added to `functions`."""
-        return sequence([self._panel(cut, lanes, functions) for cut, lanes in _panels(columns, self.best)])
+        return sequence([self._panels(each, functions) for each in _panels(columns, self.best)])
 
-    def _panel(self, cut: Cut, lanes: int, functions: list[Function]) -> S.Stmt:
-        def at_column(column: ir.Expr) -> S.Stmt:
-            strips = []
-            for strip in cuts(self.rows, self.best.rows):
-                kernel = gemm_kernel(Block(strip.size, cut.size // lanes, lanes), self.product)
-                functions.append(kernel)
-                strips.append(strip.each(self._caller(kernel, column)))
-            return sequence(strips)
+    def _panels(self, panels: _Panels, functions: list[Function]) -> S.Stmt:
+        strips = []
+        for strip in cuts(self.rows, panels.rows):
+            kernel = gemm_kernel(Block(strip.size, panels.cut.size // panels.lanes, panels.lanes), self.product)
+            functions.append(kernel)
+            strips.append(strip.each(partial(self._strip, kernel, panels.cut)))
+        return sequence(strips)
 
-        return cut.each(at_column)
+    def _strip(self, kernel: Function, cut: Cut, row: ir.Expr) -> S.Stmt:
+        return cut.each(partial(self._call, kernel, row))
 
-    def _caller(self, kernel: Function, column: ir.Expr) -> Callable[[ir.Expr], S.Stmt]:
+    def _call(self, kernel: Function, row: ir.Expr, column: ir.Expr) -> S.Stmt:
         a, b, c, bias = self.operands.a, self.operands.b, self.operands.c, self.operands.bias
         zero, dot = int32(0), self.product.dot
-
-        def call(row: ir.Expr) -> S.Stmt:
-            place = c.address(row, column)
-            return kernel.call(
-                a.address(row, zero),
-                a.strides[0] if dot is None else tirx.floordiv(a.strides[0], tirx.IntImm("int64", dot.group)),
-                a.strides[1] if dot is None else 1,
-                b.address(zero, column),
-                b.strides[0],
-                place,
-                c.strides[0],
-                place if bias is None else bias.address(zero, column),
-                self.depth,
-            )
-
-        return call
+        place = c.address(row, column)
+        return kernel.call(
+            a.address(row, zero),
+            a.strides[0] if dot is None else tirx.floordiv(a.strides[0], tirx.IntImm("int64", dot.group)),
+            a.strides[1] if dot is None else 1,
+            b.address(zero, column),
+            b.strides[0],
+            place,
+            c.strides[0],
+            place if bias is None else bias.address(zero, column),
+            self.depth,
+        )
 
 
-def _panels(columns: int, best: Block) -> Iterator[tuple[Cut, int]]:
-    """Cut the columns into panels as wide as `best`, then into narrower vectors; each with its lanes."""
+@dataclass(frozen=True)
+class _Panels:
+    """Panels of equal width: where they lie, the lanes of their vectors, the most rows of a register tile."""
+
+    cut: Cut
+    lanes: int
+    rows: int
+
+
+def _panels(columns: int, best: Registers) -> Iterator[_Panels]:
+    """Cut the columns into panels as wide as the widest register tile, then into narrower ones."""
     at, lanes = 0, best.lanes
     if columns >= best.columns:
         at = columns - columns % best.columns
-        yield Cut(0, at // best.columns, best.columns), lanes
+        yield _Panels(Cut(0, at // best.columns, best.columns), lanes, best.rows(best.vectors))
     while at < columns:
-        width = (columns - at) // lanes * lanes
-        if width:
-            yield Cut(at, 1, width), lanes
-        at, lanes = at + width, lanes // 2
+        vectors = (columns - at) // lanes
+        if vectors:
+            yield _Panels(Cut(at, 1, vectors * lanes), lanes, best.rows(vectors))
+        at, lanes = at + vectors * lanes, lanes // 2

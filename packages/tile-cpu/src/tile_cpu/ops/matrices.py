@@ -13,6 +13,7 @@ from tile_core.ir.regions import LOCAL, constant, whole
 from tile_core.ops.build import Tile, cast, int32, number, parallel
 
 _INT64 = as_dtype("int64")
+_TILE_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,54 @@ class Panels(Matrix):
         return tirx.IntImm("int64", self.width), tirx.IntImm("int64", 1)
 
 
+@dataclass(frozen=True)
+class RowTiles:
+    """A matrix as matrix registers load it: tiles of 16 rows and 16 groups of elements.
+
+    `row`, `tile_row` and `tile_column` are the elements between the rows of a tile, between a tile and the one below it,
+    and between a tile and the one to its right.
+    """
+
+    tile: Tile
+    row: ir.Expr
+    tile_row: ir.Expr
+    tile_column: ir.Expr
+    in_place: bool = False
+
+    def tile_address(self, at: ir.Expr) -> ir.Expr:
+        """The address of the first tile of row `at` of tiles."""
+        if self.in_place:
+            return Matrix(self.tile).address(at * _TILE_ROWS, int32(0))
+        return tirx.address_of(self.tile.load([at, int32(0), int32(0), int32(0)]))
+
+
+def rows_in_place(source: Matrix, group: int) -> RowTiles:
+    """The tiles of a matrix with contiguous rows."""
+    row = source.strides[0]
+    return RowTiles(source.tile, row, row * _TILE_ROWS, tirx.IntImm("int64", _TILE_ROWS * group), in_place=True)
+
+
+def row_tiles(rows: int, columns: int, dtype: str, group: int, name: str) -> RowTiles:
+    """New tiles, one after the other, those of a row of tiles first; the buffer is to be allocated."""
+    width = _TILE_ROWS * group
+    shape = (rows // _TILE_ROWS, columns // width, _TILE_ROWS, width)
+    size = _TILE_ROWS * width
+    steps = (tirx.IntImm("int64", step) for step in (width, shape[1] * size, size))
+    return RowTiles(Tile(whole(tirx.decl_buffer(shape, dtype, name, scope=LOCAL))), *steps)
+
+
+def pack_tiles(source: Matrix, target: RowTiles) -> S.Stmt:
+    """Copy into tiles, row by row of `source`."""
+    rows, across, height, width = target.tile.extents
+
+    def element(index: list[ir.Expr]) -> S.Stmt:
+        down, row, step, column = index
+        value = source.load(down * height + row, step * width + column)
+        return target.tile.store(value, [down, step, row, column])
+
+    return parallel([rows, height, across, width], element)
+
+
 def local(rows: int, columns: int, dtype: str, name: str) -> Matrix:
     """A new row-major matrix; its buffer is to be allocated."""
     return Matrix(Tile(whole(tirx.decl_buffer((rows, columns), dtype, name, scope=LOCAL))))
@@ -100,7 +149,7 @@ def panels(rows: int, columns: int, width: int, dtype: str, name: str) -> Panels
     return Panels(Tile(whole(tirx.decl_buffer(shape, dtype, name, scope=LOCAL))), width=width)
 
 
-def allocation(matrix: Matrix) -> S.Stmt:
+def allocation(matrix: Matrix | RowTiles) -> S.Stmt:
     """The allocation of a new matrix."""
     return S.AllocBuffer(matrix.tile.buffer)
 

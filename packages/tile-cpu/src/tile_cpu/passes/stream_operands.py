@@ -39,7 +39,7 @@ _SUMS = ("float32", "float64", "int32", "int64")
 class StreamOperands:
     """`depth_bytes` is the length along K, in bytes of an element of A, that one multiplication should have."""
 
-    depth_bytes: int = 512
+    depth_bytes: int = 2048
     name: ClassVar[str] = "stream_operands"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
