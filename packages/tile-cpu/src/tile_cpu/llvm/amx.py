@@ -65,8 +65,8 @@ def release() -> Function:
 def gemm_kernel(rows: int, columns: int, kind: str, *, clear: bool) -> Function:
     """`c += a @ b` for `rows` by `columns` tiles of C, at most 2 by 2.
 
-    Arguments: a, the strides of its rows, of its tiles along M and along K; b, row stride; c, row stride; k. Strides are
-    bytes; k counts steps of 64 bytes of a row of A and is at least 1.
+    Arguments: a, the strides of its rows, of its tiles along M and along K; b, row stride; c, row stride; k. Strides
+    are bytes; k counts steps of 64 bytes of a row of A and is at least 1.
     """
     symbol = f"tile_amx_{kind}_{rows}x{columns}{'_clear' if clear else ''}"
     return Function(symbol, "\n".join(_lines(symbol, rows, columns, kind, clear)), _declarations(kind))
@@ -112,7 +112,7 @@ def _lines(symbol: str, rows: int, columns: int, kind: str, clear: bool) -> Iter
         for column in range(columns):
             registers = f"i8 {2 * row + column}, i8 {4 + row}, i8 {6 + column}"
             yield f"  call void @llvm.x86.{INSTRUCTIONS[kind]}({registers})"
-    yield f"  %an = getelementptr i8, ptr %ap, i64 %ak"
+    yield "  %an = getelementptr i8, ptr %ap, i64 %ak"
     yield "  %bn = getelementptr i8, ptr %bp, i64 %bd"
     yield "  %next = add nuw nsw i64 %step, 1"
     yield "  %more = icmp slt i64 %next, %k"

@@ -8,7 +8,7 @@ from tile_core.ir.regions import GLOBAL, constant, scope
 
 
 def inside_tensor(region: ir.TensorRegion) -> ir.Expr | None:
-    """The condition that `region` lies within its tensor; `None` where it does, or belongs to a tile, which has room."""
+    """The condition that `region` lies within its tensor; `None` where it surely does. A tile has room for its own."""
     if scope(region.source) != GLOBAL:
         return None
     result: ir.Expr | None = None

@@ -20,10 +20,11 @@ from typing import TypeVar
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.dtypes import as_dtype
 from tile_core.ir.regions import GLOBAL, constant
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall
-from tile_core.ops.build import Cell, Tile, int32, parallel, serial
+from tile_core.ops.build import Cell, Tile, cast, int32, parallel, serial
 from tile_core.ops.gemm import GEMM, sizes, transposed
 from tile_cpu.llvm import amx
 from tile_cpu.llvm.features import CpuFacts, facts_of
@@ -31,10 +32,10 @@ from tile_cpu.llvm.functions import Function, importing
 from tile_cpu.llvm.gemm_kernels import Dot, Product
 from tile_cpu.llvm.transpose import transpose_kernel
 from tile_cpu.ops import matrices
-from tile_cpu.ops.prepared import prepared
-from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, Registers, cuts
 from tile_cpu.ops.bounds import inside_tensor
+from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, Registers, cuts
 from tile_cpu.ops.matrices import Matrix, Panels, RowTiles, Shifted
+from tile_cpu.ops.prepared import DEPTH, PADDED, prepared
 
 _COMPUTED = ("float32", "float64", "int32", "int64")
 _DOTS = {("bfloat16", "float32"): "bf16", ("int8", "int32"): "s8", ("uint8", "int32"): "u8"}
@@ -87,6 +88,8 @@ class _Plain:
         self._facts = facts
         self._product = product
         self._rows, self._columns, self._depth = sizes(call)
+        self._padded = PADDED in call.attrs
+        self._valid: ir.Expr = call.attrs.get(DEPTH, int32(self._depth))
         self._lanes = facts.lanes(32)
         self._width = registers(facts, product).columns
         self._functions: list[Function] = []
@@ -105,11 +108,15 @@ class _Plain:
         return importing(self._functions, steps, self._call.span)
 
     def _multiply(self, c: Matrix) -> S.Stmt:
-        return self._blocks(Operands(self._left(), self._right(), c), self._columns, self._depth)
+        return self._blocks(Operands(self._left(), self._right(), c), self._columns, 1)
 
-    def _blocks(self, operands: Operands, columns: int, depth: int) -> S.Stmt:
+    def _blocks(self, operands: Operands, columns: int, group: int) -> S.Stmt:
         best = registers(self._facts, self._product)
-        return Blocks(operands, self._product, best, self._rows, depth).cover(columns, self._functions)
+        return Blocks(operands, self._product, best, self._rows, self._in_steps(group)).cover(columns, self._functions)
+
+    def _in_steps(self, group: int) -> ir.Expr:
+        """How many steps of `group` elements along K count, as int64."""
+        return cast(tirx.floordiv(self._valid + (group - 1), int32(group)), as_dtype("int64"))
 
     def _source(self, side: str) -> Matrix:
         return Matrix(Tile(self._call.region(side)), side != "c" and transposed(self._call, side))
@@ -137,30 +144,32 @@ class _Plain:
 
     def _left(self) -> Matrix:
         a = self._source("a")
-        converted, *steps = self._converted(a, self._rows, self._depth)
-        return self._prepared(converted, *steps[1:]) if steps else a
+        if a.dtype == self._product.dtype and not self._padded:
+            return a
+        return self._prepared(*self._copied(a, self._rows, self._depth))
 
     def _right(self) -> Matrix:
         """B with contiguous rows; from a tensor, whose rows may fall on each other in the cache, in panels."""
-        source = self._source("b")
-        name, dtype = source.tile.name, self._product.dtype
-        if not source.contiguous_rows:
-            b, *steps = self._converted(source, self._depth, self._columns)
+        b = self._source("b")
+        name, dtype = b.tile.name, self._product.dtype
+        if not b.contiguous_rows:
             turned = matrices.local(self._depth, self._columns, dtype, f"{name}_rows")
+            steps: list[S.Stmt] = []
+            if b.dtype != dtype:
+                b, copy = self._copied(b, self._depth, self._columns)
+                steps = [matrices.allocation(b), copy]
             return self._prepared(turned, *steps, *self._transposed(b, turned))
-        if source.tile.scope != GLOBAL and source.dtype == dtype:
-            return source
+        if b.tile.scope != GLOBAL and b.dtype == dtype:
+            return b
         packed = matrices.panels(self._depth, self._columns, self._width, dtype, f"{name}_panels")
-        return self._prepared(packed, matrices.pack_panels(source, packed, self._columns))
+        return self._prepared(packed, matrices.pack_panels(b, packed, self._columns))
 
-    def _converted(self, source: Matrix, rows: int, columns: int) -> tuple[Matrix, *tuple[S.Stmt, ...]]:
-        """`source` in the dtype of the sums, in the orientation in which it is stored: its allocation, the copy."""
-        if source.dtype == self._product.dtype:
-            return (source,)
+    def _copied(self, source: Matrix, rows: int, columns: int) -> tuple[Matrix, S.Stmt]:
+        """A new matrix for `source` in the dtype of the sums, stored in the same orientation, and the copy into it."""
         shape = (columns, rows) if source.swapped else (rows, columns)
         made = matrices.local(*shape, self._product.dtype, f"{source.tile.name}_{self._product.dtype}")
-        copied = matrices.convert(replace(source, swapped=False), made, *shape)
-        return replace(made, swapped=source.swapped), matrices.allocation(made), copied
+        copy = matrices.convert(replace(source, swapped=False), made, *shape)
+        return replace(made, swapped=source.swapped), copy
 
     def _transposed(self, b: Matrix, target: Matrix) -> list[S.Stmt]:
         """Fill `target` from a B whose columns are contiguous: whole blocks in registers, edges one by one."""
@@ -211,7 +220,7 @@ class _Grouped(_Plain):
         self._product = replace(self._product, bias=bias is not None)
         operands = Operands(self._groups_of_a(flip), self._groups_of_b(self._width), c, bias)
         main = self._columns - self._columns % self._lanes
-        parts = [self._blocks(operands, main, self._steps)] if main else []
+        parts = [self._blocks(operands, main, self._dot.group)] if main else []
         if main < self._columns:
             parts += self._last_columns(operands, main)
         return sequence(parts, self._call.span)
@@ -234,7 +243,7 @@ class _Grouped(_Plain):
         a = self._source("a")
         width = self._steps * self._dot.group
         whole = a.contiguous_rows and width == self._depth and self._in_groups(a.strides[0])
-        if whole and not flip:
+        if whole and not flip and not self._padded:
             return a
         padded = matrices.local(self._rows, width, a.dtype.tvm, f"{a.tile.name}_groups")
         return self._prepared(padded, matrices.pad_columns(a, padded, self._rows, self._depth, flip=flip))
@@ -248,7 +257,8 @@ class _Grouped(_Plain):
         ready = constant(b.strides[0]) == 1 and self._in_groups(b.strides[1]) and self._depth % group == 0
         if not ready or self._steps % self._lanes or self._columns % self._lanes:
             return self._prepared(packed, gathered)
-        return self._prepared(packed, self._within(b, self._turn(b, packed, self._steps, self._columns, group), gathered))
+        turned = self._turn(b, packed, self._steps, self._columns, group)
+        return self._prepared(packed, self._within(b, turned, gathered))
 
     def _in_groups(self, stride: ir.Expr) -> bool:
         known = constant(stride)
@@ -277,10 +287,10 @@ class _Grouped(_Plain):
         """The columns that do not fill a vector, in a copy of that part of C that does."""
         count = self._columns - first
         edge = self._new(self._rows, self._lanes, self._product.dtype, f"{operands.c.tile.name}_edge")
-        c, b = Shifted(operands.c.tile, first=first), replace(operands.b, first=first)
+        c, b = Shifted(operands.c.tile, first=first), Panels(operands.b.tile, width=self._width, first=first)
         bias = None if operands.bias is None else Shifted(operands.bias.tile, first=first)
         into = [] if self._product.clear else [matrices.convert(c, edge, self._rows, count)]
-        calls = self._blocks(Operands(operands.a, b, edge, bias), self._lanes, self._steps)
+        calls = self._blocks(Operands(operands.a, b, edge, bias), self._lanes, self._dot.group)
         return [*into, calls, matrices.convert(edge, c, self._rows, count)]
 
     def _tiles(self, a: RowTiles, b: Panels, c: Matrix) -> S.Stmt:
@@ -308,5 +318,5 @@ class _Grouped(_Plain):
             b.strides[0] * 4,
             c.address(at_row, at_column),
             c.strides[0] * 4,
-            self._depth // (self._dot.group * amx.ROWS),
+            self._in_steps(self._dot.group * amx.ROWS),
         )

@@ -84,7 +84,7 @@ class Blocks:
     product: Product
     best: Registers
     rows: int
-    depth: int
+    depth: ir.Expr
 
     def cover(self, columns: int, functions: list[Function]) -> S.Stmt:
         """The calls for columns 0 to `columns`; what they need is added to `functions`."""

@@ -94,8 +94,8 @@ class Panels(Matrix):
 class RowTiles:
     """A matrix as matrix registers load it: tiles of 16 rows and 16 groups of elements.
 
-    `row`, `tile_row` and `tile_column` are the elements between the rows of a tile, between a tile and the one below it,
-    and between a tile and the one to its right.
+    `row`, `tile_row` and `tile_column` are the elements between the rows of a tile, between a tile and the one below
+    it, and between a tile and the one to its right.
     """
 
     tile: Tile

@@ -1,8 +1,8 @@
-"""The mark of statements that bring an operand into another form, for `share_operands` to find.
+"""What the passes around `lower_tile_ops` and the lowering of `tile.gemm` tell each other.
 
-What they read is an operand of the multiplication and nothing else, so that every block that multiplies the same operand
-can use the same result. A marked statement is right by itself: where its operand reaches beyond a tensor, it does not
-rest on a condition around it.
+Statements that bring an operand into another form are marked for `share_operands`. What they read is the operand and
+nothing else, so that every block that multiplies the same operand can use the same result. A marked statement is right
+by itself: where its operand reaches beyond a tensor, it does not rest on a condition around it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 PREPARED = "tile.prepared"
+PADDED, DEPTH = "tile_cpu.padded", "tile_cpu.depth"
+"""Attributes of a `tile.gemm` from `stream_operands`: A may reach beyond its tensor and reads zeros there;
+how many elements along K count, at least 1, the others being zeros or no part of the product."""
 
 
 def prepared(buffer: ir.Var, steps: S.Stmt) -> S.AttrStmt:

@@ -1,28 +1,29 @@
 """Multiply tensors where they are, when a loop copies tiles only to multiply them.
 
     for k in range(n):                        for k in range(0, n, f):
-        copy(A[i, k * 64], A_tile)                if k + f <= n, and A and B hold f more tiles from there:
-        copy(B[k * 64, j], B_tile)                    gemm(A[i:…, k * 64:…], B[k * 64:…, j:…], C)
-        gemm(A_tile, B_tile, C)                   else:
-                                                      the same loop over k … min(k + f, n) - 1
+        copy(A[i, k * 64], A_tile)                gemm(A[i:…, k * 64:…], B[k * 64:…, j:…], C)
+        copy(B[k * 64, j], B_tile)
+        gemm(A_tile, B_tile, C)
 
 A core has no use for a copy of A, whose elements it broadcasts, and brings B into its own form anyway. Several steps
-of the loop become one, which reads and writes C less often. Where a tile reaches beyond its tensor, the loop stays as
-it was and pads with zeros.
+of the loop become one, which reads and writes C less often.
+
+A region may reach beyond its tensor, or beyond the end of the loop. The multiplication then says that it reads zeros
+there (`PADDED`, of A; of B it always does) and how many of its steps along K count (`DEPTH`).
 
 The sums are the same numbers in the same order: C is in the dtype of the sums, so that it rounds nothing between steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.ir import regions, visit
+from tile_core.ir import launch, regions, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
@@ -30,7 +31,11 @@ from tile_core.ops.build import Tile
 from tile_core.ops.gemm import transposed
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
+from tile_cpu.ops.prepared import DEPTH, PADDED
 from tile_cpu.passes.affine import affine
+
+STEP_BYTES = 64
+"""Bytes of A along K that every micro-kernel and matrix tile reads a whole number of times in a step."""
 
 _SUMS = ("float32", "float64", "int32", "int64")
 
@@ -45,13 +50,33 @@ class StreamOperands:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
         uses = _uses(func)
+        facts = _launched(func)
+        free: set[ir.Var] = set()
 
         def loop(stmt: S.For, mutator: Any) -> S.Stmt:
             stmt = mutator.default_mutate(stmt)
             match = _match(stmt, uses)
-            return stmt if match is None else _streamed(stmt, match, self.depth_bytes)
+            if match is None:
+                return stmt
+            free.update(operand.tile for operand in match.operands.values())
+            return _streamed(stmt, match, self.depth_bytes, facts)
 
-        return visit.mutate(func, (S.For, loop))
+        def allocation(stmt: S.AllocBuffer, mutator: Any) -> S.Stmt:
+            return visit.sequence([]) if stmt.buffer in free else stmt
+
+        func = visit.mutate(func, (S.For, loop))
+        return visit.mutate(func, (S.AllocBuffer, allocation)) if free else func
+
+
+def _launched(func: tirx.PrimFunc) -> Analyzer:
+    """What is known of the block indices."""
+    facts = Analyzer()
+    for loop in launch.launches(func.body):
+        nest = launch.from_stmt(loop)
+        for var, extent in zip(nest.grid_vars, nest.grid_extents, strict=True):
+            if (constant(extent) or 0) > 0:
+                facts.bind(var, ir.Range.from_min_extent(tirx.IntImm(str(var.ty.dtype), 0), extent))
+    return facts
 
 
 @dataclass(frozen=True)
@@ -126,28 +151,33 @@ def _is_whole(region: ir.TensorRegion) -> bool:
     )
 
 
-def _streamed(loop: S.For, match: _Match, depth_bytes: int) -> S.Stmt:
+def _streamed(loop: S.For, match: _Match, depth_bytes: int, facts: Analyzer) -> S.Stmt:
     a = Tile(match.operands["a"].source)
     step = a.shape[match.operands["a"].axis]
     assert step is not None
-    factor = max(1, depth_bytes // (step * max(1, a.dtype.bits // 8)))
+    step_bytes = step * max(1, a.dtype.bits // 8)
+    factor = max(1, depth_bytes // step_bytes)
     steps = constant(loop.extent)
     if steps is not None:
         factor = _divisor(steps, factor)
+    whole = steps is not None and steps % factor == 0
+    if not whole and step_bytes % STEP_BYTES:
+        factor, whole = 1, True
     dtype = str(loop.loop_var.ty.dtype)
     block = tirx.Var(f"{loop.loop_var.name}_block", dtype)
     size = tirx.IntImm(dtype, factor)
     first = block * size
-    wide = {side: _widened(operand, loop.loop_var, first, factor) for side, operand in match.operands.items()}
-    gemm = replace(match.gemm, args={**match.gemm.args, **wide})
-    ready = _all([first + size <= loop.extent, *_inside(wide.values())])
-    inner = tirx.Var(str(loop.loop_var.name), dtype)
-    body = _renamed(loop.body, loop.loop_var, first + inner)
-    count = tirx.min(size, loop.extent - first)
-    guarded = S.For(inner, tirx.IntImm(dtype, 0), count, S.ForKind.SERIAL, body, span=loop.span)
-    choice = S.IfThenElse(ready, gemm.to_stmt(), guarded, loop.span)
     blocks = tirx.floordiv(loop.extent + (factor - 1), size)
-    return rebuild.loop(loop, loop_var=block, extent=blocks, step=None, body=choice)
+    wide = {side: _widened(operand, loop.loop_var, first, factor) for side, operand in match.operands.items()}
+    facts.bind(block, ir.Range.from_min_extent(tirx.IntImm(dtype, 0), blocks))
+    attrs: dict[str, Any] = {}
+    if not (whole and _is_inside(wide["a"], facts)):
+        left = (loop.extent - first) * step
+        along = wide["a"].region[match.operands["a"].axis]
+        rest = wide["a"].source.shape[match.operands["a"].axis] - along.min
+        attrs = {PADDED: 1, DEPTH: tirx.max(tirx.min(tirx.min(left, rest), along.extent), tirx.IntImm(dtype, 1))}
+    gemm = replace(match.gemm, args={**match.gemm.args, **wide}, attrs={**match.gemm.attrs, **attrs})
+    return rebuild.loop(loop, loop_var=block, extent=blocks, step=None, body=gemm.to_stmt())
 
 
 def _divisor(steps: int, most: int) -> int:
@@ -156,12 +186,12 @@ def _divisor(steps: int, most: int) -> int:
     return best if 2 * best > min(most, steps) else min(most, max(steps, 1))
 
 
-def _inside(wide: Iterable[ir.TensorRegion]) -> Iterator[ir.Expr]:
-    """That the regions lie within their tensors."""
-    for region in wide:
-        for axis, size in zip(region.region, region.source.shape, strict=True):
-            yield axis.min >= tirx.IntImm(str(axis.min.ty.dtype), 0)
-            yield axis.min + axis.extent <= size
+def _is_inside(region: ir.TensorRegion, facts: Analyzer) -> bool:
+    """Whether the region provably lies within its tensor."""
+    return all(
+        facts.can_prove(axis.min >= 0) and facts.can_prove(axis.min + axis.extent <= size)
+        for axis, size in zip(region.region, region.source.shape, strict=True)
+    )
 
 
 def _widened(operand: _Operand, loop_var: ir.Var, first: ir.Expr, factor: int) -> ir.TensorRegion:
@@ -175,10 +205,3 @@ def _widened(operand: _Operand, loop_var: ir.Var, first: ir.Expr, factor: int) -
 
 def _renamed(root: Any, var: ir.Var, value: ir.Expr) -> Any:
     return visit.mutate(root, (ir.Var, lambda found, mutator: value if found.same_as(var) else found))
-
-
-def _all(conditions: list[ir.Expr]) -> ir.Expr:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = tirx.And(result, condition)
-    return result
