@@ -17,6 +17,8 @@ import tile_core as tl
 import tile_core.language as T
 
 LOG2_E = 1.4426950408889634
+GROWTH = 8.0
+"""What a maximum may grow, in powers of two, before the sums are scaled to it: weights are at most 256 until then."""
 
 
 def attention(  # noqa: C901 - one kernel, all of whose branches but one are decided while it is traced
@@ -93,6 +95,9 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
                 T.copy(row_max, row_max_before)
                 T.reduce_max(scores, row_max, dim=1, clear=False)
                 for i in T.Parallel(bm):
+                    is_large = (row_max[i] - row_max_before[i]) * scale > GROWTH
+                    row_max[i] = T.if_then_else(is_large, row_max[i], row_max_before[i])
+                for i in T.Parallel(bm):
                     row_scale[i] = T.exp2((row_max_before[i] - row_max[i]) * scale)
                 for i, j in T.Parallel(bm, bn):
                     scores[i, j] = T.exp2(scores[i, j] * scale - row_max[i] * scale)
@@ -101,7 +106,8 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
                     total[i] = total[i] * row_scale[i] + row_sum[i]
                 T.copy(scores, weights)
                 for i, j in T.Parallel(bm, dim):
-                    result[i, j] = result[i, j] * row_scale[i]
+                    if row_scale[i] != 1:
+                        result[i, j] = result[i, j] * row_scale[i]
             T.copy(V[bz, (steps - 1) * bn : steps * bn, by // groups, :], V_last)
             T.gemm(weights, V_last, result, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(bm, dim):

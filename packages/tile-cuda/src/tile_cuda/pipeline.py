@@ -10,6 +10,7 @@ from tile_core.printer.simt import NATIVE
 from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.narrow import FLOAT8, PAIRS
+from tile_cuda.passes.add_results import AddResults
 from tile_cuda.passes.allow_tf32 import AllowTf32
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.check_instructions import CheckInstructions
@@ -44,6 +45,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
             LowerAsynchrony(units),
             SpecializeWarps(units),
             CopyAhead(units),
+            AddResults(units),
             StageResults(units),
         ),
         insert_after("insert_barriers", AssignRoles(), ScheduleTiles()),

@@ -298,17 +298,18 @@ def pin(registers: ir.Expr, *, count: int, dtype: str = "float32") -> ir.Call:
 
 _HOLD = f"""
 {INLINE} void tile_hold(float value) {{
-  asm volatile("{{\\n.reg .pred p;\\nsetp.lt.f32 p, %0, 0f00000000;\\n@p nanosleep.u32 0;\\n}}" :: "f"(value));
+  asm volatile("{{\\n.reg .pred p;\\nsetp.eq.f32 p, %0, 0f0DA24260;\\n@p nanosleep.u32 0;\\n}}" :: "f"(value));
 }}
 """
 HOLD = Instruction("cuda.hold", lambda _attributes: Function("tile_hold", _HOLD), lambda _attributes: "tile::hold", {})
 
 
 def hold(value: ir.Expr) -> ir.Call:
-    """Keep what computes the float32 `value`, which is never negative, above this point, and waits below it.
+    """Keep what computes the float32 `value` above this point, and waits below it.
 
     ptxas moves a `wgmma_wait` up across arithmetic that no register ties to it, and with it the overlap of the two is
-    gone. A predicated instruction that depends on `value` is what holds it in place.
+    gone. A predicated instruction that depends on `value` is what holds it in place: where `value` is 1e-30 it sleeps
+    for no time. A comparison with zero would not do, since ptxas knows that exponentials are never negative.
     """
     return HOLD((value,))
 

@@ -39,6 +39,8 @@ from tile_cuda.matrix.product import FULL_COLUMN, Product, Refusal, operand_type
 
 WARPGROUP = 128
 ROWS = 64
+HELD = 2
+"""Registers of a tile that keep what computes it above a wait."""
 ACCUMULATORS = ("float32", "int32")
 DEPTH_BYTES = 32
 
@@ -240,5 +242,11 @@ def settled(fragment: ir.Var, in_flight: int, scope: ThreadScope, span: ir.Span 
 
 
 def held_in_place(fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
-    """Nothing that `fragment` needs sinks below this point, and no wait rises above it. For float32."""
-    return S.Evaluate(hold(tirx.BufferLoad(scope.registers[fragment].array, [int32(0)])))
+    """Nothing that `fragment` needs sinks below this point, and no wait rises above it. For float32.
+
+    One number of a row that was reduced depends on all of it; of a whole tile some are held, spread over it.
+    """
+    held = scope.registers[fragment]
+    count = held.placement.mapping.registers
+    places = [0] if count <= HELD else [(at + 1) * count // HELD - 1 for at in range(HELD)]
+    return visit.sequence([S.Evaluate(hold(tirx.BufferLoad(held.array, [int32(place)]))) for place in places])

@@ -16,7 +16,7 @@ from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes import rebuild
 from tile_core.passes.matrix import HOLD, SETTLE
-from tile_core.passes.nests import FOREIGN
+from tile_core.passes.nests import FOREIGN, is_parallel
 from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE
 from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
@@ -282,12 +282,15 @@ class Consumer:
         return found + [self._release(number, self._at.stage) for flight in done for number in flight.groups]
 
     def _held(self, issued: int, position: int) -> list[S.Stmt]:
-        """What keeps a wait behind the reductions that were to run beside the product."""
-        for stmt in reversed(self._statements[issued + 1 : position]):
-            if op_name(stmt) == "tile.reduce":
-                result = _call(stmt).region("dst").source
-                if regions.scope(result) == regions.FRAGMENT and str(result.dtype) == "float32":
-                    return [S.AttrStmt(result, HOLD, int32(1), visit.sequence([]))]
+        """What keeps a wait behind the reductions, or else the loops, that were to run beside the product."""
+        between = self._statements[issued + 1 : position][::-1]
+        reduced = [_call(stmt).region("dst").source for stmt in between if op_name(stmt) == "tile.reduce"]
+        computed = [
+            store.buffer for stmt in between if is_parallel(stmt) for store in visit.collect(stmt, S.BufferStore)
+        ]
+        for result in (*reduced, *computed):
+            if regions.scope(result) == regions.FRAGMENT and str(result.dtype) == "float32":
+                return [S.AttrStmt(result, HOLD, int32(1), visit.sequence([]))]
         return []
 
     def _is_alone(self, flight: _Flight) -> bool:

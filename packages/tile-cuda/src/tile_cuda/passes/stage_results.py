@@ -79,7 +79,7 @@ class _Stager:
             held.buffer
             for call in self._calls("tile.gemm")
             if (product := self._multiplier.of(call, self._elsewhere)) is not None
-            for held in product.held[:1]
+            for held in product.held
         }
         if not held or thread_groups.regions_in(self._launch.body):
             return self._launch.to_stmt()

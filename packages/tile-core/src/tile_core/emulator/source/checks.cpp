@@ -129,8 +129,8 @@ Text race(const Access& access, const Mark& mark, const char* did) {
   Text text;
   add_subject(text, access);
   if (is_copy(mark)) {
-    text.add(", which %s %s", engine_name(thread_of(mark) - kMaxThreads), did).add_place(sites, mark.site);
-    text.add(": it is not waited for");
+    text.add(", which %s %s", engine_name(thread_of(mark) - kMaxThreads), did);
+    text.add_place(sites, mark.site & ~kAtomicBit).add(": it is not waited for");
   } else if (mark.clock < block_start) {
     text.add(", which a thread of another block %s", did).add_place(sites, mark.site & ~kAtomicBit);
     text.add(": nothing orders the blocks of a launch");
@@ -356,7 +356,8 @@ void touch_by_copy(const void* place, unsigned bytes, Use use, const Spot& spot,
   const Access access{use, spot.site, 1, spot.rank, spot.index, spot.extent, engine_name(engine)};
   const uintptr_t first = reinterpret_cast<uintptr_t>(place);
   const bool shared = is_shared(first);
-  const Mark mark{time, mark_of(kMaxThreads + engine), static_cast<uint16_t>(spot.site)};
+  const uint16_t site = static_cast<uint16_t>(spot.site) | (is_atomic(use) ? kAtomicBit : 0);
+  const Mark mark{time, mark_of(kMaxThreads + engine), site};
   oldest = shared ? block_start : launch_start;
   for (uintptr_t at = first; at < first + bytes; at += granule) {
     Cell& cell = cell_at(at);
