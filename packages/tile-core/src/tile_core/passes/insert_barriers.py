@@ -42,7 +42,7 @@ from tile_core.ops.threads import (
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
-from tile_core.passes.nests import FOREIGN, is_foreign
+from tile_core.passes.nests import FOREIGN, NOTED, is_foreign
 from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
 from tile_core.passes.thread_scope import LANDED, LINGERING, PHASE
 
@@ -171,7 +171,7 @@ class _Placer:
         if _lands(stmt):
             before = replace(before, lingering=frozenset())
         if is_foreign(stmt):
-            return stmt, before
+            return stmt, before | self._touched(stmt) if regions.constant(stmt.value) == NOTED else before
         touched = self._touched(stmt)
         if isinstance(stmt, S.Bind) and exchanges(stmt.value, BLOCK_WIDE):
             stmts = [barrier(stmt.span), stmt] if before.conflicts(touched) else [stmt]

@@ -107,8 +107,10 @@ class Program:
 FOREIGN = "tile.foreign"
 """Attribute around statements that are already the program of one thread.
 
-Value 0: each thread of the block runs them. Value 1: threads that are none of the block's do.
+Value 0: each thread of the block runs them. Value 1: threads that are none of the block's do. Value 2, `NOTED`: as 0,
+and what they touch counts where barriers are placed.
 """
+NOTED = 2
 
 
 def is_foreign(stmt: S.Stmt) -> bool:

@@ -32,7 +32,7 @@ from tile_core.ops.copy import is_by_threads
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import STORE, MatrixUnits, Multiplier
-from tile_core.passes.nests import FOREIGN, is_foreign
+from tile_core.passes.nests import FOREIGN, NOTED, is_foreign
 from tile_core.passes.plan_shared_memory import ALIGNMENT as PLACE
 from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE, asynchronous, size_in_bytes
 from tile_core.passes.swizzle_tiles import ALIGNMENT, TILES
@@ -258,7 +258,8 @@ class _Exit:
         if last and not self._repeated:
             stores.append(S.Evaluate(tma_store_wait(0, read=True)))
         by_one = S.IfThenElse(self._first, visit.sequence(stores), None)
-        return [_of_threads(S.Evaluate(fence_async())), barrier(self._call.span), _of_threads(by_one)]
+        noted = S.AttrStmt(int32(0), FOREIGN, int32(NOTED), by_one)
+        return [_of_threads(S.Evaluate(fence_async())), barrier(self._call.span), noted]
 
     def end(self) -> list[S.Stmt]:
         """No block ends before its tiles are read."""
