@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tile_core.passes.thread_scope import ThreadScope
 
 MATRIX = "tile.matrix"
+PRODUCTS = ("tile.gemm", "tile.gemm_sp")
+"""The ops that are products of matrices."""
 HOLD = "tile.hold"
 """Attribute with an empty body: what computes the fragment that is its node stays above the wait that follows."""
 STORE = "tile.matrix_store"
@@ -145,7 +147,7 @@ def _is_operand(region: ir.TensorRegion) -> bool:
 
 @dataclass(frozen=True)
 class MarkMatrixOps:
-    """Wrap every `tile.gemm` in an attribute whose node is the call."""
+    """Wrap every product in an attribute whose node is the call."""
 
     name: ClassVar[str] = "mark_matrix_ops"
 
@@ -155,7 +157,7 @@ class MarkMatrixOps:
 
 
 def _mark(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
-    if op_name(stmt) != "tile.gemm":
+    if op_name(stmt) not in PRODUCTS:
         return stmt
     return S.AttrStmt(stmt.value, MATRIX, tirx.IntImm("int32", 1), stmt, stmt.span)
 

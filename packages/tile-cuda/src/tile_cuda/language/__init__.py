@@ -71,6 +71,7 @@ OWN = {
         "ieee_mul",
         "ieee_sub",
     ),
+    "tile_cuda.language.sparse": ("gemm_sp",),
     "tile_cuda.language.wgmma": (
         "alloc_descriptor",
         "alloc_wgmma_desc",

@@ -17,13 +17,14 @@ from tile_core.ir import regions
 from tile_core.layouts.digits import AxisDigits, Digit
 from tile_core.ops.base import OpCall
 from tile_core.ops.build import widened
-from tile_core.ops.gemm import sizes, transposed
+from tile_core.ops.gemm import transposed
 from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import MatrixInstruction, instructions
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
-from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product, Refusal, operand_type
+from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product, Refusal, operand_type, sizes
 
+SPARSE = "tile.gemm_sp"
 WARP = 32
 COLUMNS = 8
 QUAD = 4
@@ -50,6 +51,11 @@ class WarpProduct(Product):
     def groups(self) -> int:
         """Registers along K that the instruction takes at once: groups of `QUAD * packed` elements."""
         return self.instruction.k // (QUAD * self.packed)
+
+    @property
+    def held_groups(self) -> int:
+        """The same of A, of which a sparse instruction holds half."""
+        return self.groups // 2 if self.instruction.sparse else self.groups
 
     @property
     def total(self) -> str:
@@ -108,11 +114,13 @@ def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | R
     """The product, or why no instruction makes it."""
     c_dtype, (a, b) = as_dtype(str(call.region("c").source.dtype)), (operand_type(call, side) for side in "ab")
     total = c_dtype if c_dtype.is_integer else widened(a, b, c_dtype)
-    found = instructions(total.name, a.name, b.name, capability, "mma")
+    sparse = call.op.name == SPARSE
+    found = instructions(total.name, a.name, b.name, capability, "mma", sparse=sparse)
     if not found:
         if a.name == "float32":
             return Refusal("float32 is summed exactly by scalar code; `tile.allow_tf32` lets operands be rounded")
-        return Refusal(f"sm_{capability} has no mma of {a} and {b} into {total}")
+        kind = "mma with a sparse A" if sparse else "mma"
+        return Refusal(f"sm_{capability} has no {kind} of {a} and {b} into {total}")
     if threads % WARP:
         return Refusal(f"{threads} threads are not whole warps")
     if regions.scope(call.region("c").source) != regions.FRAGMENT:
@@ -135,11 +143,22 @@ def _fitted(call: OpCall, instruction: MatrixInstruction, warps: int) -> WarpPro
     for side, operand in (("A", a), ("B", b)):
         if isinstance(operand, Refusal):
             return Refusal(f"{side} {operand.why}")
+    if instruction.sparse and (why := _sparse_refusal(call, instruction)):
+        return Refusal(why)
     if a is None and transposed(call, "a"):
         return Refusal("A is a fragment that is stored transposed")
     assert not isinstance(a, Refusal) and not isinstance(b, Refusal)
     product = WarpProduct(call, instruction, *split, a, b)
     return WarpProduct(call, instruction, *split, a, b, _run(product, k))
+
+
+def _sparse_refusal(call: OpCall, instruction: MatrixInstruction) -> str:
+    """Why the instruction cannot have its operands; empty where it can."""
+    scopes = {side: regions.scope(call.region(side).source) for side in "aeb"}
+    if regions.FRAGMENT in scopes.values():
+        return "a sparse A, its places and B are in shared memory"
+    halves = instruction.operand_bits == 16 and call.region("e").source.dtype.bits == 32
+    return "E of 16-bit operands has elements of 8 or 16 bits" if halves else ""
 
 
 def _run(product: WarpProduct, k: int) -> int:

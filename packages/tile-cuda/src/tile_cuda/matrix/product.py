@@ -10,9 +10,11 @@ from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType, as_dtype
+from tile_core.ir import regions
 from tile_core.layouts.digits import AxisDigits
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
+from tile_core.ops.gemm import transposed
 from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import MatrixInstruction
@@ -29,6 +31,18 @@ class Refusal:
     """Why an instruction does not compute a product, as the end of a sentence."""
 
     why: str
+
+
+def sizes(call: OpCall) -> tuple[int, int, int]:
+    """M, N and K of a product: K is that of B, since a sparse A holds half."""
+    (m, n), right = (_shape(call, side) for side in "cb")
+    return m, n, right[1] if transposed(call, "b") else right[0]
+
+
+def _shape(call: OpCall, side: str) -> tuple[int, int]:
+    rows, columns = (regions.constant(axis.extent) for axis in call.region(side).region[-2:])
+    assert rows is not None and columns is not None
+    return rows, columns
 
 
 def operand_type(call: OpCall, side: str) -> DType:

@@ -13,7 +13,7 @@ from tile_core.ir import visit
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
-from tile_core.passes.matrix import MatrixUnits, Multiplier
+from tile_core.passes.matrix import PRODUCTS, MatrixUnits, Multiplier
 from tile_core.passes.thread_parts import parts_of
 
 
@@ -28,7 +28,7 @@ def matrix_tiles(launch: launch_ir.Launch, units: MatrixUnits, capabilities: Any
     for part in parts:
         multiplier = Multiplier(units, part.threads, capabilities)
         for stmt in visit.collect(part.body, S.Evaluate):
-            if op_name(stmt) == "tile.gemm":
+            if op_name(stmt) in PRODUCTS:
                 product = multiplier.of(view(stmt, OPS), elsewhere)
                 found.update({} if product is None else product.tiles)
     return found

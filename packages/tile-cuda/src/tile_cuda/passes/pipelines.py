@@ -22,7 +22,7 @@ from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touche
 NUM_STAGES = "tile.num_stages"
 STAGE_BYTES = 128
 """What a box begins at in shared memory: PTX ISA, "cp.async.bulk.tensor"."""
-STAGED = frozenset({"tile.copy", "tile.gemm", "tile.atomic", "tile.print"})
+STAGED = frozenset({"tile.copy", "tile.gemm", "tile.gemm_sp", "tile.atomic", "tile.print"})
 """Ops whose operands may have a leading axis of 1, the stage; others number their axes."""
 PLAIN = frozenset(
     f"tile.{name}"
@@ -31,6 +31,7 @@ PLAIN = frozenset(
         "copy",
         "fill",
         "gemm",
+        "gemm_sp",
         "print",
         "print_message",
         "print_value",

@@ -33,7 +33,7 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_core.passes.base import PassContext
 from tile_core.passes.legalize_bounds import SAFE_VALUE
-from tile_core.passes.matrix import MatrixUnits, Multiplier
+from tile_core.passes.matrix import PRODUCTS, MatrixUnits, Multiplier
 from tile_core.passes.nests import FOREIGN
 from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE
 from tile_core.passes.swizzle_tiles import TILES
@@ -207,7 +207,7 @@ class _Specializer:
 
         found: dict[ir.Var, SwizzledTile] = {}
         for stmt in visit.collect(launch.body, S.Evaluate):
-            if op_name(stmt) == "tile.gemm":
+            if op_name(stmt) in PRODUCTS:
                 product = self._multiplier.of(view(stmt, OPS), self._elsewhere)
                 found.update({} if product is None else product.tiles)
         return found
