@@ -71,6 +71,18 @@ def test_products(name: str) -> None:
     assert (found["spilled_bytes"], found["remarks"]) == (0, [])
 
 
+@pytest.mark.parametrize("name", ["split_k", "stream_k", "grouped"])
+def test_schedules(name: str) -> None:
+    sizes = (4096, 8, 4096, 4096, 40) if name == "grouped" else (4096, 4096, 4096, 4)
+    found = fast_kernel(getattr(example("gemm_schedules"), name)(*sizes))
+    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+
+
+def test_scaled() -> None:
+    found = fast_kernel(example("gemm_epilogues").gemm_scaled(4096, 4096, 4096))
+    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal: bool) -> None:
     found = fast_kernel(example("attention").attention(8, 32, 4096, 128, causal=causal), ["--use_fast_math"])

@@ -1,7 +1,8 @@
 """What ptxas says of the kernels that it compiles: registers, spills, and products that it could not leave in flight.
 
-The remarks are those of `wgmma`: C7511, registers run out; C7512, the products of a function call or branch; C7519, a
-fence that was missing. Each means that products wait for each other, at a fraction of the speed, and nothing else does.
+The remarks are those of `wgmma`: C7511, registers run out; C7512, the products of a function call or branch; C7518, a
+wait under a condition; C7519, a fence that was missing. Each means that products wait for each other, at a fraction of
+the speed, and nothing else does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 OPTION = "--ptxas-options=-v"
 """What makes ptxas say it."""
-SERIALIZED = ("C7511", "C7512", "C7519")
+SERIALIZED = ("C7511", "C7512", "C7518", "C7519")
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")

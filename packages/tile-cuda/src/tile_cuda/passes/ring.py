@@ -313,19 +313,24 @@ class Consumer:
         return [foreign(wgmma_wait(1)), earlier]
 
     def _settled(self, result: ir.Var) -> list[S.Stmt]:
-        """Behind the loop: wait for what is in flight, and give the last stage back where the loop is repeated."""
+        """Behind the loop: wait for what is in flight, and give the last stage back where the loop is repeated.
+
+        The wait is never under a condition: ptxas would let no product stay in flight (C7518).
+        """
         loop = self._pipeline.loop
-        found: list[S.Stmt] = [S.AttrStmt(result, SETTLE, int32(0), visit.sequence([]), loop.span)]
-        if self._pipeline.is_repeated:
-            turn, each = self._pipeline.turn, _as_int32(loop.extent)
-            done = tirx.BufferLoad(self._ring.counter, [int32(0)]) if turn is None else turn * each + each
-            last = tirx.floormod(done - 1, int32(self._pipeline.stages))
-            found.append(self._release(0, last))
         count = regions.constant(loop.extent)
+        if count is not None and count <= 0:
+            return []
+        wait = S.AttrStmt(result, SETTLE, int32(0), visit.sequence([]), loop.span)
+        if not self._pipeline.is_repeated:
+            return [wait]
+        turn, each = self._pipeline.turn, _as_int32(loop.extent)
+        done = tirx.BufferLoad(self._ring.counter, [int32(0)]) if turn is None else turn * each + each
+        release = self._release(0, tirx.floormod(done - 1, int32(self._pipeline.stages)))
         if count is not None:
-            return found if count > 0 else []
+            return [wait, release]
         runs = E.GT(loop.extent, E.IntImm(loop.extent.ty, 0))
-        return [S.IfThenElse(runs, visit.sequence(found), None, loop.span)]
+        return [wait, S.IfThenElse(runs, release, None, loop.span)]
 
     def _groups(self, end: str, position: int) -> list[tuple[int, CopyGroup]]:
         return [
