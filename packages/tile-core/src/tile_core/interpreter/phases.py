@@ -30,6 +30,7 @@ from tile_core.ops.asynchronous import (
     BARRIER_EXPECT,
     BARRIER_WAIT,
     BULK_LOAD,
+    BULK_SEND,
     BULK_STORE,
 )
 from tile_core.ops.base import OpCall
@@ -82,7 +83,7 @@ def compile_asynchronous(call: OpCall, scope: Scope, compile_op: Callable[[OpCal
     """
     if scope.parallel:
         raise no_meaning(f"{call.op.name.removeprefix('tile.')} inside of T.Parallel", scope.span)
-    if call.op is BARRIER_ARRIVE_AT or "mask" in call.attrs:
+    if call.op in (BARRIER_ARRIVE_AT, BULK_SEND) or "mask" in call.attrs:
         raise no_meaning(
             "what a block does in another one of its cluster, since blocks run one after the other", scope.span
         )

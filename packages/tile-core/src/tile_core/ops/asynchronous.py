@@ -66,6 +66,18 @@ def _check_store(call: OpCall) -> None:
     _check_sides(call, from_shared=True)
 
 
+def _check_send(call: OpCall) -> None:
+    _check_in_cluster(call)
+    src, dst = call.region("src"), call.region("dst")
+    for region in (src, dst):
+        if regions.scope(region.source) not in regions.SHARED:
+            raise OpArgumentError(
+                f"{_name(call)} of {region.source.name} in {regions.scope(region.source)} memory",
+                remedy="it moves a shared tile to that of another block of the cluster",
+            )
+    _check_alike(call, src, dst)
+
+
 def _check_sides(call: OpCall, *, from_shared: bool) -> None:
     src, dst = call.region("src"), call.region("dst")
     shared, tensor = (src, dst) if from_shared else (dst, src)
@@ -74,6 +86,10 @@ def _check_sides(call: OpCall, *, from_shared: bool) -> None:
             f"{_name(call)} from {regions.scope(src.source)} to {regions.scope(dst.source)} memory",
             remedy="it moves a tile between a tensor and shared memory; use T.copy elsewhere",
         )
+    _check_alike(call, src, dst)
+
+
+def _check_alike(call: OpCall, src: ir.TensorRegion, dst: ir.TensorRegion) -> None:
     if str(src.source.dtype) != str(dst.source.dtype):
         raise OpDTypeError(
             f"{_name(call)} from {src.source.dtype} to {dst.source.dtype}", remedy="it does not convert; use T.copy"
@@ -135,6 +151,13 @@ BARRIER_WAIT = TileOp("tile.barrier_wait", (_ONE, Operand("parity", "value")), _
 BARRIER_ARRIVE_COPIES = TileOp("tile.barrier_arrive_copies", (_ONE,), _check_barrier, _no_reference)
 BULK_LOAD = TileOp("tile.bulk_load", (Operand("src", "r"), Operand("dst", "w"), _ONE), _check_load, _no_reference)
 BULK_STORE = TileOp("tile.bulk_store", (Operand("src", "r"), Operand("dst", "w")), _check_store, _no_reference)
+BULK_SEND = TileOp(
+    "tile.bulk_send",
+    (Operand("src", "r"), Operand("dst", "w"), _ONE, Operand("block", "value")),
+    _check_send,
+    _no_reference,
+)
+"""From a shared tile to that of another block of the cluster, whose barrier gets an arrival and the bytes."""
 BULK_COMMIT = TileOp("tile.bulk_commit", (), _check_nothing, _no_reference)
 BULK_WAIT = TileOp("tile.bulk_wait", (), _check_wait, _no_reference)
 ASYNC_FENCE = TileOp("tile.async_fence", (), _check_nothing, _no_reference)
@@ -148,6 +171,7 @@ ASYNCHRONOUS_OPS = (
     BARRIER_ARRIVE_COPIES,
     BULK_LOAD,
     BULK_STORE,
+    BULK_SEND,
     BULK_COMMIT,
     BULK_WAIT,
     ASYNC_FENCE,

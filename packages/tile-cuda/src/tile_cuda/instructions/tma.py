@@ -27,6 +27,14 @@ def tma_load_multicast(
     return instruction("tma_load_multicast", target, tensor_map, barrier, mask, *coordinates, rank=len(coordinates))
 
 
+def send(target: ir.Expr, source: ir.Expr, barrier: ir.Expr, count: int, block: Value) -> ir.Expr:
+    """Copy `count` bytes from shared memory to `target` of block `block` of the cluster; all are multiples of 16.
+
+    The barrier of that block gets one arrival and the bytes, those announced by the arrival.
+    """
+    return instruction("send", target, source, barrier, count, block)
+
+
 def tma_store(tensor_map: ir.Expr, source: ir.Expr, *coordinates: Value) -> ir.Expr:
     """Store the box at `source`, a multiple of 128 bytes in shared memory."""
     return instruction("tma_store", tensor_map, source, *coordinates, rank=len(coordinates))
@@ -125,6 +133,15 @@ def _reduce_add(rank: int) -> Snippet:
     )
 
 
+# No scope on the arrival: see `mbarrier_arrive_remote`.
+_SEND = """unsigned there, signal;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(there) : "r"(tile_shared_address(target)), "r"(block));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(signal) : "r"(tile_shared_address(barrier)), "r"(block));
+  asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" :: "r"(signal), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"(there), "r"(tile_shared_address(source)), "r"(bytes), "r"(signal) : "memory");"""
 _WAIT = """if constexpr (read) {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory");
   } else {
@@ -133,6 +150,12 @@ _WAIT = """if constexpr (read) {
 _FORMS = {"load": _load, "load_multicast": _load_multicast, "store": _store, "reduce_add": _reduce_add}
 SNIPPETS = {
     **{f"tile_tma_{name}_{rank}d": form(rank) for name, form in _FORMS.items() for rank in range(1, MOST_AXES + 1)},
+    "tile_send": device_function(
+        "tile_send",
+        "@target, @source, @barrier, unsigned bytes, unsigned block",
+        _SEND,
+        "cuda_async::send(target, source, barrier, bytes, block);",
+    ),
     "tile_tma_store_commit": device_function(
         "tile_tma_store_commit",
         "",
@@ -158,6 +181,7 @@ SNIPPETS = {
 }
 CALLS = {
     **{f"cuda.tma_{name}": function(f"tma_{name}", suffix="rank") for name in _FORMS},
+    "cuda.send": function("send"),
     "cuda.tma_store_commit": function("tma_store_commit"),
     "cuda.tma_store_wait": function("tma_store_wait", "0", "read"),
     "cuda.prefetch_tensor_map": function("prefetch_tensor_map"),

@@ -45,6 +45,7 @@ OWN = {
         "pdl_sync",
         "pdl_trigger",
     ),
+    "tile_cuda.language.cluster_copies": ("copy_cluster",),
     "tile_core.language.source": ("import_source",),
     "tile_cuda.language.kernel": ("CUDASourceCodeKernel", "ClusterKernel", "Kernel"),
     "tile_cuda.language.layouts": ("get_swizzle_layout", "make_mma_swizzle_layout"),

@@ -26,9 +26,10 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.descriptors import named
 from tile_core.ir.ops import tile_op
+from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.layouts.swizzle import SwizzledTile
-from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER, BULK_LOAD, CLUSTER_BARRIER
+from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER, BULK_LOAD, CLUSTER_BARRIER, itemsize
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.collective import ThreadConditions
 from tile_core.ops.threads import THREAD_PREFIX, called, is_instruction
@@ -50,7 +51,7 @@ from tile_cuda.instructions.mbarrier import (
     mbarrier_wait,
 )
 from tile_cuda.instructions.threads import set_max_registers
-from tile_cuda.instructions.tma import tma_load, tma_load_multicast, tma_store, tma_store_commit, tma_store_wait
+from tile_cuda.instructions.tma import send, tma_load, tma_load_multicast, tma_store, tma_store_commit, tma_store_wait
 from tile_cuda.passes.box_copies import Boxes, boxes
 from tile_cuda.passes.matrix_tiles import matrix_tiles
 
@@ -270,6 +271,21 @@ class _Lowerer:
         fence = _foreign(_do(fence_async(), call.span))
         return visit.sequence([fence, *self._meeting(call), one], call.span)
 
+    def send(self, call: OpCall) -> S.Stmt:
+        """A tile as it lies in memory; what the threads have written to it is seen."""
+        src, dst = call.region("src"), call.region("dst")
+        if self._orders.get(src.source) != self._orders.get(dst.source):
+            raise OpArgumentError(
+                f"{src.source.name} and {dst.source.name} are ordered differently, of which one is read by a product",
+                remedy="send from a tile that products read alike, or read the tile that arrives by T.copy",
+                span=from_tvm(call.span),
+            )
+        count = prod(constant(axis.extent) or 0 for axis in dst.region) * itemsize(dst.source)
+        self._copied.update((src.source, dst.source))
+        places = [_address(region.source, [axis.min for axis in region.region]) for region in (dst, src)]
+        one = self._by_one(call, send(places[0], places[1], self.barrier(call), count, call.args["block"]))
+        return visit.sequence([_foreign(_do(fence_async(), call.span)), *self._meeting(call), one], call.span)
+
     def wait_for_stores(self, call: OpCall) -> S.Stmt:
         wait = tma_store_wait(int(call.attrs["pending"]), read=bool(int(call.attrs["read"])))
         return visit.sequence([_foreign(_do(wait, call.span)), *self._meeting(call)], call.span)
@@ -356,6 +372,7 @@ _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
     ),
     "tile.bulk_load": _Lowerer.load,
     "tile.bulk_store": _Lowerer.store,
+    "tile.bulk_send": _Lowerer.send,
     "tile.bulk_commit": _each(lambda _lowerer, _call: [tma_store_commit()]),
     "tile.bulk_wait": _Lowerer.wait_for_stores,
     "tile.async_fence": _each(lambda _lowerer, _call: [fence_async()]),

@@ -31,6 +31,8 @@ void phase_arrive(const Spot& barrier);
 void phase_arrive_at(const Spot& barrier, unsigned rank);
 // Copies bring `bytes` more in this phase.
 void phase_expect(const Spot& barrier, unsigned bytes);
+// At the same barrier of a block of the cluster.
+void phase_expect_at(const Spot& barrier, unsigned bytes, unsigned rank);
 // Waits until the phase of this parity, the running one or the one before, is over.
 void phase_wait(const Spot& barrier, unsigned parity);
 // An arrival when this thread's copies (`kOfThread`) so far have landed.
@@ -45,6 +47,8 @@ using Combine = void (*)(unsigned char* to, const unsigned char* from, unsigned 
 void copy_begin(CopyKind kind, const Spot& place, Combine combine = nullptr);
 // Zeros come from nowhere.
 void copy_run(void* to, const void* from, unsigned bytes);
+// From shared memory of this block, as it is now, to the same block or another one.
+void copy_run_from_shared(void* to, const void* from, unsigned bytes);
 void copy_issue();
 void copy_issue(const Spot& barrier);
 // To the same place of each block of the cluster whose bit is in `mask`, signalled to the barrier there.

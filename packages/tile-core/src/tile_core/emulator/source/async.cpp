@@ -27,6 +27,7 @@ struct Copy {
   Combine combine = nullptr;
   std::vector<Run> runs;
   std::vector<unsigned char> read;  // what a copy from shared memory has read, until it writes
+  std::vector<std::shared_ptr<std::vector<unsigned char>>> kept;  // what runs from shared memory bring
   unsigned bytes = 0, thread = 0;
   int line = kNoSite;
   uint32_t time = 0;
@@ -300,8 +301,10 @@ void phase_arrive_at(const Spot& place, unsigned rank) {
   arrive(barrier_at(place, "arrives at", rank), place, rank == block_rank());
 }
 
-void phase_expect(const Spot& place, unsigned bytes) {
-  PhaseBarrier& barrier = barrier_at(place, "expects bytes at");
+void phase_expect(const Spot& place, unsigned bytes) { phase_expect_at(place, bytes, block_rank()); }
+
+void phase_expect_at(const Spot& place, unsigned bytes, unsigned rank) {
+  PhaseBarrier& barrier = barrier_at(place, "expects bytes at", rank);
   if (barrier.missing == 0) refuse(place, "expects bytes at", ", whose phase has all of its arrivals already");
   barrier.bytes += bytes;
 }
@@ -342,6 +345,12 @@ void copy_run(void* to, const void* from, unsigned bytes) {
     refuse(described->place, "copies at", " a box that leaves the block's shared memory");
   described->runs.push_back({static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), bytes});
   described->bytes += bytes;
+}
+
+void copy_run_from_shared(void* to, const void* from, unsigned bytes) {
+  const unsigned char* const begin = static_cast<const unsigned char*>(from);
+  described->kept.push_back(std::make_shared<std::vector<unsigned char>>(begin, begin + bytes));
+  copy_run(to, described->kept.back()->data(), bytes);
 }
 
 void copy_issue() {

@@ -90,6 +90,17 @@ inline void load_box_multicast(const tile::Spot& to, const TileTensorMap& map, c
   tile::copy_issue_to(barrier, mask);
 }
 
+// To the same place of a block of the cluster, whose barrier gets an arrival and the bytes.
+inline void send(const tile::Spot& to, const tile::Spot& from, const tile::Spot& barrier, unsigned bytes, unsigned block) {
+  if (tile::shared_offset(to.address) % kUnit != 0 || tile::shared_offset(from.address) % kUnit != 0)
+    tile::refuse_copy(to, ", from or to an address that is no multiple of 16 bytes");
+  tile::phase_expect_at(barrier, bytes, block);
+  tile::phase_arrive_at(barrier, block);
+  tile::copy_begin(tile::CopyKind::kToShared, to);
+  tile::copy_run_from_shared(to.address, from.address, bytes);
+  tile::copy_issue_to(barrier, 1u << block);
+}
+
 template <typename T>
 void add_elements(unsigned char* to, const unsigned char* from, unsigned bytes) {
   for (unsigned at = 0; at < bytes; at += sizeof(T)) {
