@@ -15,6 +15,7 @@ from tile_cpu.passes.lower_intrinsics import LowerIntrinsics
 from tile_cpu.passes.lower_loop_control import LowerLoopControl
 from tile_cpu.passes.map_grid import MapGrid
 from tile_cpu.passes.plan_memory import PlanMemory
+from tile_cpu.passes.report_fallbacks import ReportFallbacks
 from tile_cpu.passes.share_operands import ShareOperands
 from tile_cpu.passes.stream_operands import StreamOperands
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
@@ -26,7 +27,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
     Tiles are guarded like tensors: a stray store to a tile would damage the memory of the process.
     """
     return (
-        insert_before("lower_tile_ops", StreamOperands()),
+        insert_before("lower_tile_ops", ReportFallbacks(), StreamOperands()),
         insert_after("lower_tile_ops", ShareOperands()),
         replace("legalize_bounds", LegalizeBounds(every_scope=True)),
         insert_after(

@@ -7,8 +7,9 @@ otherwise. Neither is entered for a launch of one block, nor when only one threa
 TVM's pool pins the calling thread and its workers to cores and counts half of the logical cores unless it is told
 otherwise, so both are set before it is first used, without overriding what the user set.
 
-The number of threads is `TILE_NUM_THREADS`, else torch's own setting, else every core that this process may use. In a
-forked child the workers of the parent do not exist; kernels run on the calling thread there.
+The number of threads is at most `TILE_NUM_THREADS`, else torch's own setting, else every core that this process may
+use; TVM's pool has no more workers than the machine has cores. In a forked child the workers of the parent do not
+exist; kernels run on the calling thread there.
 """
 
 from __future__ import annotations

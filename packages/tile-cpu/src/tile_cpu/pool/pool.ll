@@ -10,7 +10,7 @@
 ; `limit` (`int (void)`, omp_get_max_threads) returns at the time of the launch.
 
 %pool = type { ptr, ptr, i64, ptr }
-%launch = type { ptr, ptr, i64, i64, i64, i32 }
+%launch = type { ptr, ptr, i64, i64, i64, i32, i32 }
 
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
@@ -106,8 +106,18 @@ spread:
   ret i32 %status
 }
 
+; TVM's pool ends the process when more tasks are asked for than it has workers, a number that it does not tell and that is smaller
+; than the number of cores where cores differ. So all its workers are asked, and those that are too many leave.
 define internal i32 @task(i32 %index, ptr %environment, ptr %launch) {
+entry:
+  %team_at = getelementptr %launch, ptr %launch, i32 0, i32 6
+  %team = load i32, ptr %team_at
+  %wanted = icmp slt i32 %index, %team
+  br i1 %wanted, label %run, label %leave
+run:
   call void @work(ptr %launch)
+  br label %leave
+leave:
   ret i32 0
 }
 
@@ -126,7 +136,9 @@ spread:
   %parallel = load ptr, ptr %parallel_at
   %wanted = call i64 @llvm.smin.i64(i64 %threads, i64 %count)
   %team = trunc i64 %wanted to i32
-  %started = call i32 %parallel(ptr @task, ptr %launch, i32 %team)
+  %team_at = getelementptr %launch, ptr %launch, i32 0, i32 6
+  store i32 %team, ptr %team_at
+  %started = call i32 %parallel(ptr @task, ptr %launch, i32 0)
   %status = call i32 @finish(ptr %launch)
   %failed = icmp ne i32 %status, 0
   %result = select i1 %failed, i32 %status, i32 %started
