@@ -93,20 +93,18 @@ def test_torch_says_how_many_and_may_change_its_mind(tmp_path: Path) -> None:
     run(tmp_path, code)
 
 
+@pytest.mark.parametrize("count", ["1", "3", "64"])
 @pytest.mark.parametrize("torch", ["import torch; torch.set_num_threads(2)", "sys.modules['torch'] = None"])
-def test_the_setting_bounds_them_whichever_pool_it_is(tmp_path: Path, torch: str) -> None:
-    """More than there are cores is no mistake, and neither is a number after another one."""
+def test_the_setting_bounds_them_whichever_pool_it_is(tmp_path: Path, torch: str, count: str) -> None:
+    """More than there are cores is no mistake."""
     code = f"""
         {torch}
-        from tile_core.settings import settings
-        for count in (3, 1, 2, 64):
-            with settings.override(num_threads=count):
-                kernel = tl.compile(who, target="cpu")
-            seen, most = workers(10)
-            assert most <= count, (count, seen)
-            assert count > 1 or seen == {{os.getpid()}}
+        kernel = tl.compile(who, target="cpu")
+        seen, most = workers(10)
+        assert most <= {count}, seen
+        assert {count} > 1 or seen == {{os.getpid()}}
     """
-    run(tmp_path, code)
+    run(tmp_path, code, TILE_NUM_THREADS=count)
 
 
 def test_without_torch_every_core_takes_part_and_none_is_pinned(tmp_path: Path) -> None:
