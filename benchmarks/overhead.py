@@ -2,7 +2,9 @@
 
     python benchmarks/overhead.py
 
-Prints each figure beside its bar or its peer, measured in this process (the import in a fresh one).
+Prints each figure beside its bar or its peer, measured in this process (imports and compilations for a GPU in fresh
+ones). Where there is a GPU, its rows follow: a call, and compilations without and with an entry of the disk cache, of
+programs that are not the first of their process; what the first one costs beside that is told too.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,6 +68,46 @@ def long_kernel() -> Any:
     return kernel
 
 
+COMPILATIONS = """
+import sys, time, torch, tile_core as tl
+sys.path.insert(0, sys.argv[1])
+import gpu_kernels as kernels
+
+def milliseconds(program):
+    start = time.perf_counter()
+    tl.compile(program(), target="cuda")
+    return (time.perf_counter() - start) * 1e3
+
+torch.zeros(1, device="cuda")
+print(milliseconds(lambda: kernels.add_parallel(1000, "float32")))
+print(milliseconds(lambda: kernels.add_parallel(4096 * 4096, "float16")))
+print(milliseconds(lambda: kernels.softmax(8192, 4096, "float16")))
+"""
+
+
+def compilations(cache: str) -> list[float]:
+    """Milliseconds of the first compilation of a process, of the add after it, and of softmax."""
+    command = [sys.executable, "-c", COMPILATIONS, str(Path(__file__).parent)]
+    environment = {**os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": cache}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return [float(line) for line in run.stdout.split()]
+
+
+def on_a_gpu() -> None:
+    """The rows of a GPU."""
+    kernel = tl.compile(add(1024), target="cuda")
+    a, b, c = (torch.randn(1024, device="cuda") for _ in range(3))
+    ours, theirs = (
+        microseconds(call, calls=5_000) for call in (lambda: kernel(a, b, c), lambda: torch.add(a, b, out=c))
+    )
+    print(f"GPU call with three tensors   {ours:8.2f} µs   (bar 6; torch.add {theirs:.2f}, ratio {theirs / ours:.2f})")
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = compilations(cache), compilations(cache)
+    for name, bar, was_cold, was_warm in zip(("add", "softmax"), (500, 700), cold[1:], warm[1:], strict=True):
+        print(f"GPU compile of {name:14s} {was_cold:8.1f} ms   (bar {bar}), from disk {was_warm:.1f} ms (bar 30)")
+    print(f"GPU first of a process        {cold[0]:8.1f} ms, from disk {warm[0]:.1f} ms")
+
+
 def seconds(call: Callable[[], object]) -> float:
     """Wall time of one call."""
     start = time.perf_counter()
@@ -73,6 +117,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 def microseconds(call: Callable[[], object], calls: int = 20_000) -> float:
     """The median over rounds of a call's time."""
+    call()
     rounds = [seconds(lambda: [call() for _ in range(calls // 10)]) / (calls // 10) for _ in range(10)]
     return statistics.median(rounds) * 1e6
 
@@ -97,6 +142,8 @@ def main() -> None:
     run = tl.compile(gemm(128), target="interpret")
     x, y, z = torch.randn(128, 128), torch.randn(128, 128), torch.empty(128, 128)
     print(f"interpreted 128³ GEMM         {seconds(lambda: run(x, y, z)) * 1e3:8.1f} ms   (bar 1000)")
+    if torch.cuda.is_available():
+        on_a_gpu()
 
 
 if __name__ == "__main__":

@@ -111,6 +111,23 @@ def test_a_refused_launch_says_why() -> None:
     torch.cuda.synchronize()
 
 
+def test_a_kernel_from_the_cache_runs_and_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
+    script = (
+        "import sys, torch, tile_core as tl; sys.path.insert(0, sys.argv[1]); from test_device import scale\n"
+        "kernel, a = tl.compile(scale(3000), target='cuda'), torch.randn(3000, device='cuda')\n"
+        "b = torch.zeros_like(a); kernel(a, b); assert torch.equal(b, a * 2)\n"
+        "kernel.export_sources(sys.argv[2])"
+    )
+    texts = []
+    for name in ("cold.cu", "warm.cu"):
+        command = [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path / name)]
+        subprocess.run(command, check=True)
+        texts.append((tmp_path / name).read_text())
+    assert texts[0] == texts[1]
+    assert "__global__" in texts[1]
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_runs_on_the_device_of_its_tensors() -> None:
     kernel = tl.compile(scale(3000), target="cuda")
