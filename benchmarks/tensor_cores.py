@@ -27,6 +27,9 @@ import tile_core as tl
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 from attention import attention, reference
+from attention_backward import attention_backward
+from attention_decode import decode
+from attention_decode import reference as decode_reference
 from dequant_gemm import dequant_gemm, unpacked
 from gemm import gemm
 
@@ -37,13 +40,14 @@ TALL = {"block": (256, 128, 64), "threads": 256, "num_stages": 4}
 
 @dataclass
 class Contest:
-    """One workload: our call and the peers', its operations, and the largest relative error of our result."""
+    """One workload: our call and the peers', its operations or bytes, and the largest relative error of our result."""
 
     name: str
-    flops: float
+    work: float
     calls: dict[str, Callable[[], Any]]
     check: Callable[[], float]
     compile_s: float
+    unit: str = "TFLOP/s"
     times: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -113,7 +117,7 @@ def _dequant(m: int, n: int, k: int, group: int = 128, **options: Any) -> Contes
 
 
 def _attention(causal: bool, batch: int = 8, heads: int = 32, sequence: int = 4096, dim: int = 128) -> Contest:
-    program = attention(batch, heads, sequence, dim, causal=causal)
+    program = attention(batch, heads, sequence, dim, causal=causal, growth=0.0 if causal else 8.0)
     kernel, seconds = _compiled(program, compile_flags=["--use_fast_math"])
     shape = (batch, sequence, heads, dim)
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))
@@ -139,6 +143,58 @@ def _attention(causal: bool, batch: int = 8, heads: int = 32, sequence: int = 40
     )
 
 
+def _backward(causal: bool, batch: int = 8, heads: int = 32, sequence: int = 4096, dim: int = 128) -> Contest:
+    shape = (batch, sequence, heads, dim)
+    kernel, seconds = _compiled(attention_backward(*_bhsd(shape), causal=causal), compile_flags=["--use_fast_math"])
+    q, k, v, d_out = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(4))
+    out, *found = (torch.full_like(q, float("nan")) for _ in range(4))
+    lse = torch.empty(batch, heads, sequence, device="cuda")
+    _compiled(attention(*_bhsd(shape), causal=causal), compile_flags=["--use_fast_math"])[0](q, k, v, out, lse)
+    heads_first = [x.transpose(1, 2).requires_grad_() for x in (q, k, v)]
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        peer = torch.nn.functional.scaled_dot_product_attention(*heads_first, is_causal=causal)
+
+    def cudnn() -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(peer, heads_first, d_out.transpose(1, 2), retain_graph=True)
+
+    def check() -> float:
+        kernel(q, k, v, out, d_out, lse, *found)
+        return max(_error(one, right.transpose(1, 2)) for one, right in zip(found, cudnn(), strict=True))
+
+    flops = 10.0 * batch * heads * sequence * sequence * dim / (2 if causal else 1)
+    name = f"backward B{batch} H{heads} S{sequence} D{dim} {'causal' if causal else 'full'}"
+    calls = {"ours": lambda: kernel(q, k, v, out, d_out, lse, *found), "cuDNN": cudnn}
+    return Contest(name, flops, calls, check, seconds)
+
+
+def _bhsd(shape: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    batch, sequence, heads, dim = shape
+    return batch, heads, sequence, dim
+
+
+def _decode(batch: int = 16, heads: int = 32, kv_heads: int = 8, context: int = 8192, dim: int = 128) -> Contest:
+    """Beside a copy that moves as many bytes, half of them each way, as decode reads keys and values."""
+    program = decode(batch, heads, kv_heads, context, dim, splits=1)
+    kernel, seconds = _compiled(program, compile_flags=["--use_fast_math"])
+    q = torch.randn(batch, heads, dim, device="cuda", dtype=torch.float16)
+    k, v = (torch.randn(batch, context, kv_heads, dim, device="cuda", dtype=torch.float16) for _ in range(2))
+    out = torch.full_like(q, float("nan"))
+    source, target = (torch.zeros(k.nbytes, device="cuda", dtype=torch.int8) for _ in range(2))
+    heads_first = [q[:, :, None], k.transpose(1, 2), v.transpose(1, 2)]
+
+    def check() -> float:
+        kernel(q, k, v, out)
+        return _error(out, decode_reference(q, k, v))
+
+    def cudnn() -> torch.Tensor:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+            return torch.nn.functional.scaled_dot_product_attention(*heads_first, enable_gqa=True)
+
+    calls = {"ours": lambda: kernel(q, k, v, out), "cuDNN": cudnn, "copy": lambda: target.copy_(source)}
+    name = f"decode B{batch} H{heads}/{kv_heads} C{context} D{dim}"
+    return Contest(name, 2.0 * k.nbytes, calls, check, seconds, unit="TB/s")
+
+
 def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
     """Every workload by name."""
     half, brain = torch.float16, torch.bfloat16
@@ -159,6 +215,9 @@ def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
     yield "w4a16 GEMM 16×8192×8192", lambda: _dequant(16, 8192, 8192)
     yield "attention full", lambda: _attention(causal=False)
     yield "attention causal", lambda: _attention(causal=True)
+    yield "attention backward full", lambda: _backward(causal=False)
+    yield "attention backward causal", lambda: _backward(causal=True)
+    yield "attention decode", _decode
 
 
 class Timer:
@@ -216,9 +275,10 @@ def main() -> None:
             timer.round(contest, burst=options.burst)
         times = {key: statistics.median(found) for key, found in contest.times.items()}
         ratio = min(value for key, value in times.items() if key != "ours") / times["ours"]
-        rates = "  ".join(f"{key} {contest.flops / value / 1e9:.0f}" for key, value in times.items())
+        rates = "  ".join(f"{key} {contest.work / value / 1e9:.4g}" for key, value in times.items())
         print(
-            f"{name:32s} TFLOP/s: {rates}  ratio {ratio:.3f}  error {error:.1e}  compile {contest.compile_s:.2f} s",
+            f"{name:32s} {contest.unit}: {rates}  ratio {ratio:.3f}  error {error:.1e}",
+            f"compile {contest.compile_s:.2f} s",
             flush=True,
         )
         results.append({"name": name, "ms": times, "ratio": ratio, "error": error, "compile_s": contest.compile_s})

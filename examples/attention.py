@@ -17,8 +17,6 @@ import tile_core as tl
 import tile_core.language as T
 
 LOG2_E = 1.4426950408889634
-GROWTH = 8.0
-"""What a maximum may grow, in powers of two, before the sums are scaled to it: weights are at most 256 until then."""
 
 
 def attention(  # noqa: C901 - one kernel, all of whose branches but one are decided while it is traced
@@ -34,11 +32,13 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
     block: tuple[int, int] = (128, 128),
     num_stages: int = 2,
     threads: int = 256,
+    growth: float = 8.0,
 ) -> Any:
     """O = softmax(Q Kᵀ / √dim) V; row i sees keys up to i where `causal`, and with `window` the last so many of those.
 
     `groups` query heads share a head of K and V. `block` is the number of queries a block of threads holds and of keys
-    it takes at a time. Lse is log2 of each row's sum of exp(scores), which `attention_backward.py` needs.
+    it takes at a time. A maximum may grow by `growth` powers of two before the sums are scaled to it: weights are at
+    most 256 until then. Lse is log2 of each row's sum of exp(scores), which `attention_backward.py` needs.
     """
     if window and not causal:
         raise ValueError("a window is one of causal attention")
@@ -55,6 +55,8 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
         Lse: T.Tensor((batch, heads, sequence), T.float32),
     ):
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=threads) as (bx, by, bz):
+            if causal:
+                T.use_swizzle(8)
             Q_shared = T.alloc_shared((bm, dim), dtype)
             K_shared = T.alloc_shared((bn, dim), dtype)
             V_shared = T.alloc_shared((bn, dim), dtype)
@@ -94,9 +96,10 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
                         scores[i, j] = T.if_then_else(step * bn + j < sequence, scores[i, j], -T.infinity(T.float32))
                 T.copy(row_max, row_max_before)
                 T.reduce_max(scores, row_max, dim=1, clear=False)
-                for i in T.Parallel(bm):
-                    is_large = (row_max[i] - row_max_before[i]) * scale > GROWTH
-                    row_max[i] = T.if_then_else(is_large, row_max[i], row_max_before[i])
+                if growth:
+                    for i in T.Parallel(bm):
+                        is_large = (row_max[i] - row_max_before[i]) * scale > growth
+                        row_max[i] = T.if_then_else(is_large, row_max[i], row_max_before[i])
                 for i in T.Parallel(bm):
                     row_scale[i] = T.exp2((row_max_before[i] - row_max[i]) * scale)
                 for i, j in T.Parallel(bm, bn):
@@ -106,7 +109,7 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
                     total[i] = total[i] * row_scale[i] + row_sum[i]
                 T.copy(scores, weights)
                 for i, j in T.Parallel(bm, dim):
-                    if row_scale[i] != 1:
+                    if not growth or row_scale[i] != 1:
                         result[i, j] = result[i, j] * row_scale[i]
             T.copy(V[bz, (steps - 1) * bn : steps * bn, by // groups, :], V_last)
             T.gemm(weights, V_last, result, policy=T.GemmWarpPolicy.FullRow)

@@ -32,7 +32,9 @@ def split_product(kind: str) -> Any:
                 T.copy(A[row * 64, (split * 2 + k) * 32], a)
                 T.copy(B[(split * 2 + k) * 32, 0], b)
                 T.gemm(a, b, c, clear_accum=True)
-                if kind == "max":
+                if kind == "before":
+                    T.atomic_add(C[row * 64 - 64 : row * 64, :], c)
+                elif kind == "max":
                     T.atomic_max(C[row * 64 : row * 64 + 64, :], c)
                 else:
                     T.atomic_add(C[row * 64 : row * 64 + 64, :], c)
@@ -44,7 +46,7 @@ def split_product(kind: str) -> Any:
     return program
 
 
-@pytest.mark.parametrize(("kind", "by_engine"), [("add", True), ("max", False), ("read", False)])
+@pytest.mark.parametrize(("kind", "by_engine"), [("add", True), ("max", False), ("read", False), ("before", False)])
 def test_the_engine_adds(kind: str, by_engine: bool) -> None:
     printed = tl.compile(split_product(kind), target=TARGET).get_kernel_source()
     assert ("tile_tma_reduce_add" in printed) == by_engine

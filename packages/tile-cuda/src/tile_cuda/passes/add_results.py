@@ -20,6 +20,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
+from tile_core.ir.analyzer import Analyzer, ConstIntBound
 from tile_core.ir.descriptors import named
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
@@ -33,6 +34,8 @@ from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tma import tma_reduce_add, tma_store_commit, tma_store_wait
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store
+
+INT32_END = 2**31
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class _Adder:
         shared = [alloc.buffer for alloc in visit.collect(launch.body, S.AllocBuffer)]
         used = sum(size_in_bytes(tile) + ALIGNMENT for tile in shared if regions.scope(tile) in regions.SHARED)
         self._room = int(context.capabilities.shared_bytes or 0) - used
+        self._analyzer = _known(launch)
         self._first = E.EQ(launch.thread_vars[0], int32(0))
         self._maps: dict[ir.Var, S.Bind] = {}
         self._tiles: dict[ir.Var, ir.Var] = {}
@@ -108,7 +112,7 @@ class _Adder:
 
         src = call.region("src")
         tile = _order(src)
-        if tile is None or not _is_plain(call):
+        if tile is None or not _is_plain(call) or not self._begins_inside(call.region("dst")):
             return None
         buffer, room = self._tiles.get(src.source), 0
         if buffer is None:
@@ -132,6 +136,14 @@ class _Adder:
                 self._of_one(call.span, *self._additions(copy, tile)),
             ],
             call.span,
+        )
+
+    def _begins_inside(self, region: ir.TensorRegion) -> bool:
+        """Whether its first element is one of the tensor's: a box that lies wholly outside is not the engine's."""
+        starts = zip(region.region, region.source.shape, strict=True)
+        return all(
+            self._analyzer.can_prove(E.And(E.GE(axis.min, E.IntImm(axis.min.ty, 0)), E.LT(axis.min, size)))
+            for axis, size in starts
         )
 
     def _additions(self, copy: TensorCopy, tile: SwizzledTile) -> list[ir.Expr]:
@@ -160,6 +172,25 @@ class _Adder:
         """What the first thread does alone: the engine's groups are a thread's own."""
         stmts = visit.sequence([S.Evaluate(call, span) for call in calls])
         return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(self._first, stmts, None))
+
+
+def _known(launch: launch_ir.Launch) -> Analyzer:
+    """The ranges of block indices and loop counters, and the values of names."""
+    analyzer = Analyzer()
+    for var, extent in zip(launch.grid_vars, launch.grid_extents, strict=True):
+        analyzer.bind(var, ir.Range.from_min_extent(E.IntImm(var.ty, 0), extent))
+    for stmt in visit.statements(launch.body):
+        if isinstance(stmt, S.For):
+            first, end = (
+                analyzer.const_int_bound(stmt.min),
+                analyzer.const_int_bound(analyzer.simplify(stmt.min + stmt.extent)),
+            )
+            analyzer.bind(stmt.loop_var, ir.Range.from_min_extent(stmt.min, stmt.extent))
+            if end.max_value < INT32_END:
+                analyzer.update(stmt.loop_var, ConstIntBound(first.min_value, end.max_value - 1))
+        elif isinstance(stmt, S.Bind):
+            analyzer.bind(stmt.var, stmt.value)
+    return analyzer
 
 
 def _order(src: ir.TensorRegion) -> SwizzledTile | None:
