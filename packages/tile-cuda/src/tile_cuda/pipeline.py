@@ -18,6 +18,7 @@ from tile_cuda.passes.check_launch import CheckLaunch
 from tile_cuda.passes.copy_ahead import CopyAhead
 from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.lower_products import LowerProducts
+from tile_cuda.passes.lower_tensor_memory import LowerTensorMemory
 from tile_cuda.passes.note_descriptors import NoteDescriptors
 from tile_cuda.passes.schedule_tiles import ScheduleTiles
 from tile_cuda.passes.specialize_warps import SpecializeWarps
@@ -41,6 +42,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
             "group_threads",
             AllowTf32(),
             NoteDescriptors(),
+            LowerTensorMemory(),
             LowerProducts(units),
             LowerAsynchrony(units),
             SpecializeWarps(units),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tvm import ir
 
+from tile_cuda.instructions import shapes
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, int32, numbers
 from tile_cuda.instructions.mma import dense, host_types, instruction_of
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
@@ -61,6 +62,36 @@ def instruction_descriptor(instruction: MatrixInstruction, attributes: Attribute
         (instruction.m >> 4, 24),
     )
     return sum(int(value) << position for value, position in fields)
+
+
+_FIELDS = {"d": (4, 3), "a": (7, 7), "b": (10, 7), "n": (17, 63), "m": (24, 31)}
+_ACCUMULATORS = {1: "float32", 2: "int32"}
+_OPERANDS = {
+    "f16": (16, {0: "float16", 1: "bfloat16"}),
+    "tf32": (8, {2: "tfloat32"}),
+    "f8f6f4": (32, {0: "float8_e4m3fn", 1: "float8_e5m2"}),
+    "i8": (32, {0: "uint8", 1: "int8"}),
+}
+"""A kind of products to its k, and to its operands by the number of their format."""
+
+
+def decoded(ptx_type: str, descriptor: int) -> tuple[MatrixInstruction, dict[str, int]] | None:
+    """The instruction of a descriptor for operands as `ptx_type`, and its orders and signs; `None` for any other.
+
+    >>> found, forms = decoded("bf16", 0x8400010)
+    >>> found.name, forms["b_trans"]
+    ('m128n256k16_f32_f16_f16', 0)
+    """
+    k, formats = _OPERANDS[_KINDS[ptx_type]]
+    d, a, b, n, m = (descriptor >> position & mask for position, mask in _FIELDS.values())
+    types = _ACCUMULATORS.get(d), formats.get(a), formats.get(b)
+    found = None if None in types else shapes.find("tcgen05", (m << 4, n << 3, k), *map(str, types))
+    flags = {"scale_a": 13, "scale_b": 14, "a_trans": 15, "b_trans": 16}
+    forms = {name: descriptor >> position & 1 for name, position in flags.items()}
+    forms |= {name: -1 if forms[name] else 1 for name in ("scale_a", "scale_b")}
+    if found is None or instruction_descriptor(found, forms) != descriptor:
+        return None
+    return found, forms
 
 
 # -- products ---------------------------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 from tile_core.errors.passes import UnsupportedOnTargetError
-from tile_core.ir import visit
+from tile_core.ir import regions, visit
 from tile_core.ir.spans import from_tvm
 from tile_core.ops.threads import is_instruction
 from tile_core.passes.base import PassContext
 from tile_cuda.instructions.mma import instruction_of
 from tile_cuda.instructions.shapes import Family
+from tile_cuda.passes.lower_tensor_memory import SCOPE
 
 PREFIX = "cuda."
 FIRST = {"ldmatrix": 75, "stmatrix": 90, "fence_barrier_init": 90, "tma": 90, "tcgen05": 100}
@@ -42,6 +43,13 @@ class CheckInstructions:
         Raises:
             UnsupportedOnTargetError: an instruction that this architecture does not have.
         """
+        for alloc in visit.collect(func.body, S.AllocBuffer):
+            if regions.scope(alloc.buffer) == SCOPE and not FIRST["tcgen05"] <= self.capability <= LAST["tcgen05"]:
+                raise UnsupportedOnTargetError(
+                    f"{context.target} has no tensor memory, which {alloc.buffer.name} is",
+                    remedy=f"compile for sm_{FIRST['tcgen05']}, or use T.alloc_fragment",
+                    span=from_tvm(alloc.span),
+                )
         for stmt in visit.collect(func.body, S.Evaluate):
             if is_instruction(stmt):
                 first, last, shown = _range(stmt.value)

@@ -98,4 +98,4 @@ def _print(printer: Printer, node: Node) -> Code:
     return printer.expr(node.args[0])
 
 
-CALLS: Mapping[str, ExprHandler] = {READS: _print}
+CALLS: Mapping[str, ExprHandler] = {READS: _print, "cuda.tensor_memory_at": _print}
