@@ -122,6 +122,37 @@ def test_epilogues(epilogue: str) -> None:
 
 
 @pytest.mark.emulate
+def test_a_loop_of_the_author_over_tiles() -> None:
+    """`T.Persistent` with results that leave in parts: each waits for what the tile before it has stored."""
+    m, n, k, blocks = 384, 512, 136, 2
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((m, k), "float16"),
+        B: T.Tensor((k, n), "float16"),
+        D: T.Tensor((n,), "float32"),
+        C: T.Tensor((m, n), "float16"),
+    ):
+        with T.Kernel(blocks, threads=256) as block:
+            a = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 256), "float16")
+            c = T.alloc_fragment((128, 256), "float32")
+            for by, bx in T.Persistent([3, 2], blocks, block):
+                T.clear(c)
+                for step in T.Pipelined(T.ceildiv(k, 64), num_stages=4):
+                    T.copy(A[by * 128, step * 64], a)
+                    T.copy(B[step * 64, bx * 256], b)
+                    T.gemm(a, b, c)
+                for i, j in T.Parallel(128, 256):
+                    c[i, j] = c[i, j] + D[bx * 256 + j]
+                T.copy(c, C[by * 128, bx * 256])
+
+    report = check(program, (m, n, k), 0, out="float16", transpose_b=False, added=True)
+    assert report["specialized_warps"] == 1
+    assert report["fragments_in_shared"] == []
+
+
+@pytest.mark.emulate
 def test_nothing_to_add() -> None:
     size = 192, 256, 0
     check(product(size), size, 4, out="float16", transpose_b=False, added=False)
