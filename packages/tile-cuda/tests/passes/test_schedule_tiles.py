@@ -9,6 +9,7 @@ import torch
 
 import tile_core as tl
 import tile_core.language as T
+from tile_core.errors.runtime import PassConfigError
 from tile_cuda.passes.schedule_tiles import Schedule, pairs
 from tile_cuda.target import detect
 
@@ -152,6 +153,12 @@ def test_a_loop_of_the_author_over_tiles() -> None:
     assert report["fragments_in_shared"] == []
 
 
+@pytest.mark.parametrize("value", ["all", -1, 2.0])
+def test_numbers_of_blocks_that_are_none(value: object) -> None:
+    with pytest.raises(PassConfigError, match="tile.persistent is"):
+        tl.compile(product((64, 64, 64)), target=SM_90, execution="emulate", pass_configs={"tile.persistent": value})
+
+
 @pytest.mark.emulate
 def test_nothing_to_add() -> None:
     size = 192, 256, 0
@@ -195,3 +202,9 @@ def test_the_bars_kernel_is_walked_by_the_whole_device() -> None:
     kernel = tl.compile(product((4096, 4096, 4096), (128, 256, 64), stages=4), target=SM_90)
     assert kernel.report()["persistent_blocks"] == [128]
     assert kernel.report()["kernels"][0]["attributes"] == {"cluster": [2, 1, 1]}
+
+
+def test_small_tiles_keep_a_block_each() -> None:
+    """Several blocks in a multiprocessor hide each other's ends."""
+    kernel = tl.compile(product((4096, 4096, 64), (64, 64, 64)), target=SM_90, execution="emulate")
+    assert kernel.report()["persistent_blocks"] == []

@@ -257,7 +257,7 @@ class NoDeviceError(TileError, RuntimeError):
 
 
 class PassConfigError(TileError, KeyError, ValueError):
-    """A name in `pass_configs` is none that a backend or a pass reads.
+    """A name in `pass_configs` is none that a backend or a pass reads, or a value is none that it takes.
 
     An option that nobody reads would have no effect, and a misspelt one would silently be left out. The message gives
     the names that come near. Backends declare theirs in their manifest, passes in `options`.

@@ -23,13 +23,14 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import visit
+from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.regions import constant
 from tile_core.ops.base import op_name, view
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import uses
 from tile_core.passes.base import PassContext
+from tile_core.passes.plan_shared_memory import size_in_bytes
 from tile_core.passes.rasterize_blocks import KEY as SWIZZLE
 from tile_core.passes.thread_scope import int32
 from tile_cuda.passes.pipelines import Pipeline, statements_of
@@ -41,6 +42,8 @@ TURNS = "tile.turns"
 RANK = "cuda.rank_in_pair"
 """The op that stands for the number of a block in its cluster until the grid is what it will be."""
 PAIR = 2
+OTHER_REGISTERS, COPYING_THREADS = 24, 128
+"""Registers of a thread besides its part of fragments, at least, and the threads that copy."""
 _OPTIONS = ("tile.schedule.blocks", "tile.schedule.axis", "tile.schedule.first", "tile.schedule.panel")
 
 
@@ -128,6 +131,18 @@ def choose(
         return None
     first, panel = _panel(launch, pipeline, blocks)
     return Schedule(grid, ceil(total / ceil(total / fit)), best, first, panel)
+
+
+def fills_a_multiprocessor(launch: launch_ir.Launch, pipelines: Sequence[Pipeline], capabilities: Any) -> bool:
+    """Whether no two blocks fit into a multiprocessor, which would hide each other's starts and ends."""
+    rings = sum(pipeline.stages * copy.bytes for pipeline in pipelines for copy in pipeline.copies)
+    if 2 * rings > int(capabilities.fact("shared_bytes_per_sm")):
+        return True
+    tiles = [alloc.buffer for alloc in visit.collect(launch.body, S.AllocBuffer)]
+    held = sum(size_in_bytes(tile) // 4 for tile in tiles if regions.scope(tile) == regions.FRAGMENT)
+    threads = prod(launch.threads)
+    registers = (held // threads + OTHER_REGISTERS) * (threads + COPYING_THREADS)
+    return 2 * registers > int(capabilities.fact("registers_per_block"))
 
 
 def _is_one_product(launch: launch_ir.Launch, pipeline: Pipeline, overlaps: Callable[[S.Stmt], bool]) -> bool:

@@ -24,6 +24,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_core.errors.runtime import PassConfigError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.descriptors import named
@@ -65,7 +66,7 @@ from tile_cuda.passes.ring import (
     ring_of,
 )
 from tile_cuda.passes.schedule_tiles import OPTION as PERSISTENT
-from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, turns_around
+from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, fills_a_multiprocessor, turns_around
 from tile_cuda.passes.sharing import Cluster, cluster_of
 from tile_cuda.passes.tensor_copies import TensorCopy, address, touched
 
@@ -80,6 +81,9 @@ class SpecializeWarps:
 
     `tile.persistent` is the number of blocks that walk over the tiles of a product; true is as many as fill the device,
     false keeps one block a tile.
+
+    Raises:
+        PassConfigError: `tile.persistent` is something else.
     """
 
     name: ClassVar[str] = "specialize_warps"
@@ -195,8 +199,17 @@ class _Specializer:
     def _schedule(self, launch: launch_ir.Launch) -> Schedule | None:
         """How few blocks walk over the tiles of a launch."""
         option = self._context.options.get(PERSISTENT, True)
-        blocks = int(self._context.capabilities.fact("multiprocessors", 0)) if option is True else int(option)
-        return choose(launch, self._pipelines(launch), self._overlaps, blocks)
+        if not isinstance(option, int) or option < 0:
+            raise PassConfigError(
+                f"the pass config {PERSISTENT} is {option!r}",
+                remedy="give a number of blocks; True for as many as fill the device, False for one block a tile",
+            )
+        pipelines, facts = self._pipelines(launch), self._context.capabilities
+        if option is not True:
+            return choose(launch, pipelines, self._overlaps, int(option))
+        if not fills_a_multiprocessor(launch, pipelines, facts):
+            return None
+        return choose(launch, pipelines, self._overlaps, int(facts.fact("multiprocessors")))
 
     def _pipelines(self, launch: launch_ir.Launch) -> list[Pipeline]:
         return find_pipelines(launch, self._parameters, self._tiles(launch))
