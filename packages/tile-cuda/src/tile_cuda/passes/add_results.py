@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
+from tvm.sym.analyzer import ConstIntBound
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
-from tile_core.ir.analyzer import Analyzer, ConstIntBound
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.descriptors import named
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
