@@ -212,7 +212,7 @@ def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
         "GEMM fp16 16×8192×8192",
         lambda: _gemm("GEMM fp16 16×8192×8192", 16, 8192, 8192, half, block=(16, 64, 128), num_stages=4),
     )
-    yield "w4a16 GEMM 16×8192×8192", lambda: _dequant(16, 8192, 8192)
+    yield "w4a16 GEMM 16×8192×8192", lambda: _dequant(16, 8192, 8192, block=(16, 64, 512), num_stages=3)
     yield "attention full", lambda: _attention(causal=False)
     yield "attention causal", lambda: _attention(causal=True)
     yield "attention backward full", lambda: _backward(causal=False)

@@ -68,7 +68,7 @@ from tile_cuda.passes.ring import (
 from tile_cuda.passes.schedule_tiles import OPTION as PERSISTENT
 from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, fills_a_multiprocessor, turns_around
 from tile_cuda.passes.sharing import Cluster, cluster_of
-from tile_cuda.passes.tensor_copies import TensorCopy, address, touched
+from tile_cuda.passes.tensor_copies import TensorCopy, address, never_fits, touched
 
 OPTION = "tile.specialize_warps"
 WARP, WARPGROUP = 32, 128
@@ -139,7 +139,7 @@ class _Specializer:
         threads = self._original.threads
         if threads[1:] != (1, 1) or threads[0] % WARPGROUP or threads[0] + WARPGROUP > MOST_THREADS:
             return None
-        if is_scheduled(self._original.body) or not is_plain(self._original) or not self._pipelines(self._original):
+        if is_scheduled(self._original.body) or not is_plain(self._original) or not self._has_copies():
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
         schedule = self._schedule(launch)
@@ -210,6 +210,11 @@ class _Specializer:
         if not fills_a_multiprocessor(launch, pipelines, facts):
             return None
         return choose(launch, pipelines, self._overlaps, int(facts.fact("multiprocessors")))
+
+    def _has_copies(self) -> bool:
+        """Whether there are copies to make ahead, and the host may find that their tensors suit the accelerator."""
+        copies = _copies(self._pipelines(self._original))
+        return bool(copies) and not any(map(never_fits, copies))
 
     def _pipelines(self, launch: launch_ir.Launch) -> list[Pipeline]:
         return find_pipelines(launch, self._parameters, self._tiles(launch))

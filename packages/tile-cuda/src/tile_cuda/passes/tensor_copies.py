@@ -172,6 +172,12 @@ def fits(copy: TensorCopy) -> bool:
     return inner % UNIT_BYTES == 0 and copy.strip <= MOST_BOX
 
 
+def never_fits(copy: TensorCopy) -> bool:
+    """Whether a stride that is known already is none that a tensor map can say: the host would always refuse it."""
+    known = (regions.constant(stride) for stride in list(strides(copy.tensor))[:-1])
+    return any(stride is not None and stride * copy.itemsize % UNIT_BYTES for stride in known)
+
+
 def touched(stmt: S.Stmt) -> frozenset[ir.Var]:
     """Every buffer that occurs under `stmt`."""
     found = {load.source for load in visit.collect(stmt, ir.TensorLoad)}
