@@ -64,4 +64,4 @@ def test_emulated(name, monkeypatch):
 
 
 def test_there_are_enough_of_them():
-    assert len(NAMES) >= 25
+    assert len(NAMES) >= 35

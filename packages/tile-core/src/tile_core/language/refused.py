@@ -61,7 +61,6 @@ REASONS: dict[str, tuple[str, str]] = {
             "buffer_store",
             "buffer_var",
             "call_kernel",
-            "comm_reducer",
             "decl_buffer",
             "env_thread",
             "func_attr",
@@ -120,6 +119,10 @@ REASONS: dict[str, tuple[str, str]] = {
             "tvm_store_matrix_sync",
         ),
         _BARRIER,
+    ),
+    "comm_reducer": (
+        "it is part of TVM's reduction over threads",
+        "use T.warp_reduce_sum and its like in a warp, T.alloc_reducer or T.reduce_sum in a block",
     ),
 }
 """Name to reason and remedy."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -36,33 +38,49 @@ def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) 
     return Expr(tirx.Select(arith.truth(unwrap(condition)), then, other))
 
 
-def any_of(buffer: Any, *conditions: Any) -> Expr:
+_WORDS = {"any_of": "or", "all_of": "and"}
+
+
+def _one_question(function: Callable[[Any], Expr]) -> Callable[[Any], Expr]:
+    """`function`, which several conditions are often given to, says so."""
+
+    @functools.wraps(function)
+    def ask(*buffers: Any, **named: Any) -> Expr:
+        if len(buffers) > 1:
+            name = function.__name__
+            raise OpArgumentError(
+                f"{name} takes one buffer or slice, not {len(buffers)} things",
+                remedy=f"combine conditions, and the answers about several buffers, with `{_WORDS[name]}`",
+            )
+        return function(*buffers, **named)
+
+    return ask
+
+
+@_one_question
+def any_of(buffer: Any) -> Expr:
     """Whether any element of a buffer or slice differs from 0; every axis but the last must have extent 1.
 
     Raises:
         OpArgumentError: a condition (write `or`), or another shape.
     """
-    return _question(buffer, "any", conditions)
+    return _question(buffer, "any")
 
 
-def all_of(buffer: Any, *conditions: Any) -> Expr:
+@_one_question
+def all_of(buffer: Any) -> Expr:
     """Whether all elements of a buffer or slice differ from 0; every axis but the last must have extent 1.
 
     Raises:
         OpArgumentError: a condition (write `and`), or another shape.
     """
-    return _question(buffer, "all", conditions)
+    return _question(buffer, "all")
 
 
-def _question(value: Any, kind: str, conditions: tuple[Any, ...]) -> Expr:
-    wrong = next((each for each in (value, *conditions) if not isinstance(each, Buffer | Region)), None)
-    word = {"any": "or", "all": "and"}[kind]
-    if wrong is not None:
-        raise OpArgumentError(f"{kind}_of: {wrong!r} is no buffer or slice", remedy=f"combine conditions with `{word}`")
-    if conditions:
+def _question(value: Any, kind: str) -> Expr:
+    if not isinstance(value, Buffer | Region):
         raise OpArgumentError(
-            f"{kind}_of takes one buffer or slice, not {1 + len(conditions)}",
-            remedy=f"ask about each and combine the answers with `{word}`",
+            f"{kind}_of: {value!r} is no buffer or slice", remedy=f"combine conditions with `{_WORDS[f'{kind}_of']}`"
         )
     source = _operands.region(value, f"{kind}_of")
     extents = [axis.extent for axis in source.region]
