@@ -224,7 +224,7 @@ def fuzz(session: nox.Session) -> None:
     Environment(session).group("test").run(
         *("-m", "tile_core.testing.fuzz", "--target", "cpu", "--printer", "cuda=tile_cuda.printer:CUDA"),
         *(f"--page={page.relative_to(ROOT)}" for page in sorted(pages)),
-        *("--seed", "1", "--count", "2000", "--progress", *session.posargs),
+        *("--seed", "1", "--count", "2000", "--limit", "120", "--progress", *session.posargs),
     )
 
 
