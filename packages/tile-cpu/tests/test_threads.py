@@ -148,3 +148,61 @@ def test_threads_of_python_beside_a_fork(tmp_path: Path) -> None:
         assert workers(3)[0]
     """
     run(tmp_path, code)
+
+
+DEBUG_MALLOC = next(iter(Path("/lib").glob("*-linux-gnu/libc_malloc_debug.so.0")), None)
+
+HANDED_OVER = 2
+"""Small objects for each tensor: torch's and TVM's, by which the one hands it to the other (DLPack)."""
+
+
+@pytest.mark.skipif(DEBUG_MALLOC is None, reason="this C library has no mtrace")
+def test_a_call_allocates_no_memory_for_tiles(tmp_path: Path) -> None:
+    """The C library writes down every allocation between `mtrace` and `muntrace`: those of the calls are missing."""
+    code = """
+        import ctypes
+        import torch
+
+        @T.prim_func
+        def tiles(A: T.Tensor((64, 8192), "float32")):
+            with T.Kernel(64) as bx:
+                large = T.alloc_shared((8192,), "float32")
+                small = T.alloc_fragment((64,), "float32")
+                T.copy(A[bx, 0], large)
+                T.fill(small, 1.0)
+                for i in T.Parallel(8192):
+                    A[bx, i] = large[8191 - i] + small[i % 64]
+
+        libc = ctypes.CDLL(None)
+        libc.dlvsym.restype, libc.dlvsym.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+        debug = ctypes.CDLL("libc_malloc_debug.so.0")
+        begin, end = (
+            ctypes.CFUNCTYPE(None)(libc.dlvsym(debug._handle, name, b"GLIBC_2.2.5"))
+            for name in (b"mtrace", b"muntrace")
+        )
+        kernel = tl.compile(tiles, target="cpu")
+        assert {tile["place"] for tile in kernel.report()["tiles"]} == {"stack", "workspace"}
+        a = torch.zeros(64, 8192)
+
+        def allocations(calls, beside):
+            begin()
+            for _ in range(calls):
+                kernel(a)
+            kept = [bytes(100_000) for _ in range(beside)]
+            end()
+            with open(os.environ["MALLOC_TRACE"]) as log:
+                sizes = [int(line.split()[-1], 16) for line in log if " + " in line]
+            open(os.environ["MALLOC_TRACE"], "w").close()
+            return len(sizes), max(sizes, default=0)
+
+        for _ in range(200):
+            kernel(a)
+        print(*allocations(0, 0), *allocations(200, 0), *allocations(0, 50))
+    """
+    assert DEBUG_MALLOC is not None
+    log = tmp_path / "allocations"
+    printed = run(tmp_path, code, LD_PRELOAD=str(DEBUG_MALLOC), MALLOC_TRACE=str(log), TILE_CACHE="0")
+    around, _, found, largest, beside, size = map(int, printed.split())
+    assert beside >= 50 and size >= 100_000, "the log does not show allocations"
+    assert found <= around + 200 * HANDED_OVER, f"{found} allocations in 200 calls"
+    assert largest <= 128, largest

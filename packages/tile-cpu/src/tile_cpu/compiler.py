@@ -29,6 +29,7 @@ from tile_core.plugins.manager import backend
 from tile_cpu.passes.fence_masked_stores import FenceMaskedStores
 from tile_cpu.passes.fold_zero_bits import FoldZeroBits
 from tile_cpu.passes.hoist_lets import HoistLets
+from tile_cpu.passes.keep_memory import KeepMemory
 from tile_cpu.passes.legalize_division import LegalizeDivision
 from tile_cpu.passes.legalize_float_to_int import LegalizeFloatToInt
 from tile_cpu.passes.legalize_narrow_floats import LegalizeNarrowFloats
@@ -75,6 +76,7 @@ _STEPS: tuple[Step, ...] = (
     transform.ConvertSSA(),
     _each(FoldZeroBits()),
     transform.LowerTVMBuiltin(),
+    _each(KeepMemory()),
     transform.LowerIntrin(),
 )
 

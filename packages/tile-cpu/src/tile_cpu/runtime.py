@@ -43,6 +43,8 @@ class _Pool(ctypes.Structure):
         ("parallel", ctypes.c_void_p),
         ("threads", ctypes.c_int64),
         ("limit", ctypes.c_void_p),
+        ("take", ctypes.c_void_p),
+        ("give", ctypes.c_void_p),
     )
 
 
@@ -131,6 +133,7 @@ def _pool(pool_object: bytes) -> _Pool:
             _configure_tvm_pool(threads)
             record.start = _entry(pool_object, "start_tvm")
             record.parallel = _address(_tvm_runtime(), "TVMBackendParallelLaunch")
+        record.take, record.give = _entry(pool_object, "take"), _entry(pool_object, "give")
         record.threads = 1 if _forked else threads
         return record
 

@@ -42,6 +42,36 @@ define i32 @tile_store_pool(ptr %pool) {
   store ptr %pool, ptr @tile_pool
   ret i32 0
 }
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+define ptr @tile_take_memory(i64 %bytes) {
+  %pool = load ptr, ptr @tile_pool
+  %alone = icmp eq ptr %pool, null
+  br i1 %alone, label %direct, label %pooled
+direct:
+  %over = add i64 %bytes, 63
+  %lines = and i64 %over, -64
+  %new = call ptr @aligned_alloc(i64 64, i64 %lines)
+  ret ptr %new
+pooled:
+  %take_at = getelementptr { ptr, ptr, i64, ptr, ptr, ptr }, ptr %pool, i32 0, i32 4
+  %take = load ptr, ptr %take_at
+  %kept = call ptr %take(i64 %bytes)
+  ret ptr %kept
+}
+define i32 @tile_give_memory(ptr %memory) {
+  %pool = load ptr, ptr @tile_pool
+  %alone = icmp eq ptr %pool, null
+  br i1 %alone, label %direct, label %pooled
+direct:
+  call void @free(ptr %memory)
+  ret i32 0
+pooled:
+  %give_at = getelementptr { ptr, ptr, i64, ptr, ptr, ptr }, ptr %pool, i32 0, i32 5
+  %give = load ptr, ptr %give_at
+  call void %give(ptr %memory)
+  ret i32 0
+}
 """
 
 _LAUNCH = """

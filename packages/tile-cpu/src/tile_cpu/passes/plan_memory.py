@@ -2,9 +2,9 @@
 
 * Small tiles and variables go on the stack, where LLVM keeps them in registers if it can. The limits leave room on
   the stacks of worker threads, which are smaller than the main thread's.
-* Large tiles are allocated from TVM's per-thread workspace pool, at the top of the block's body; `split_host` moves
-  those allocations out of the loop over blocks. A tile whose extents are computed inside of the block stays where it
-  is.
+* Large tiles are memory that is kept between calls (`keep_memory`), taken at the top of the block's body; `split_host`
+  moves those allocations out of the loop over blocks. A tile whose extents are computed inside of the block stays
+  where it is.
 * A `global` allocation inside of a launch is shared by all blocks and moves in front of it.
 
 Everything gets the scope `global`: the other scopes have no meaning to TVM's code generator for CPUs.

@@ -4,12 +4,12 @@
 ; error status that the whole launch then returns. Ranges are taken from an atomic counter, so that uneven blocks balance; a range is
 ; an eighth of a core's share, at least one block.
 ;
-; The pool is a record that the runtime owns, { ptr start; ptr parallel; i64 threads; ptr limit }. `parallel` is the entry of the
+; The pool is a record that the runtime owns, { ptr start; ptr parallel; i64 threads; ptr limit; ptr take; ptr give }. `parallel` is the entry of the
 ; thread pool that this process uses: GOMP_parallel of libgomp (`void (void (*)(void *), void *, unsigned, unsigned)`), or
 ; TVMBackendParallelLaunch (`int (int (*)(int, void *, void *), void *, int)`). With `threads` 0 the number of threads is what
 ; `limit` (`int (void)`, omp_get_max_threads) returns at the time of the launch.
 
-%pool = type { ptr, ptr, i64, ptr }
+%pool = type { ptr, ptr, i64, ptr, ptr, ptr }
 %launch = type { ptr, ptr, i64, i64, i64, i32, i32 }
 
 declare i64 @llvm.smin.i64(i64, i64)
@@ -163,5 +163,103 @@ define i32 @__tvm_ffi_start_openmp(ptr %self, ptr %args, i32 %count, ptr %result
 
 define i32 @__tvm_ffi_start_tvm(ptr %self, ptr %args, i32 %count, ptr %result) {
   call void @return_address(ptr %result, ptr @tile_start_tvm)
+  ret i32 0
+}
+
+; Memory for the tiles of blocks: `take(bytes)` and `give(memory)`. The blocks of memory of a kernel's last call serve its next one, so
+; that a call allocates nothing. They are kept by size, rounded up to a power of two: 64 of each, of 64 MiB at most. A block begins with
+; the address that the C library knows it by and the logarithm of its size; what it holds for tiles begins a cache line.
+
+%memory = type { ptr, i64 }
+
+@kept = internal global [27 x [64 x ptr]] zeroinitializer
+
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.ctlz.i64(i64, i1)
+declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
+
+define ptr @tile_take(i64 %bytes) {
+entry:
+  %some = call i64 @llvm.umax.i64(i64 %bytes, i64 4096)
+  %possible = icmp ult i64 %some, 70368744177664
+  br i1 %possible, label %sized, label %refuse
+refuse:
+  ret ptr null
+sized:
+  %below = sub i64 %some, 1
+  %zeros = call i64 @llvm.ctlz.i64(i64 %below, i1 true)
+  %class = sub i64 64, %zeros
+  %keeps = icmp ule i64 %class, 26
+  br i1 %keeps, label %look, label %allocate
+look:
+  %slot = phi i64 [ 0, %sized ], [ %next, %miss ]
+  %place = getelementptr [27 x [64 x ptr]], ptr @kept, i64 0, i64 %class, i64 %slot
+  %seen = load atomic ptr, ptr %place monotonic, align 8
+  %empty = icmp eq ptr %seen, null
+  br i1 %empty, label %miss, label %grab
+grab:
+  %got = atomicrmw xchg ptr %place, ptr null acquire
+  %lost = icmp eq ptr %got, null
+  br i1 %lost, label %miss, label %found
+found:
+  ret ptr %got
+miss:
+  %next = add i64 %slot, 1
+  %more = icmp ult i64 %next, 64
+  br i1 %more, label %look, label %allocate
+allocate:
+  %exact = shl i64 1, %class
+  %whole = add i64 %exact, 128
+  %base = call ptr @malloc(i64 %whole)
+  %none = icmp eq ptr %base, null
+  br i1 %none, label %refuse, label %mark
+mark:
+  %behind = getelementptr i8, ptr %base, i64 127
+  %memory = call ptr @llvm.ptrmask.p0.i64(ptr %behind, i64 -64)
+  %header = getelementptr %memory, ptr %memory, i64 -1
+  store ptr %base, ptr %header, align 8
+  %class_at = getelementptr %memory, ptr %header, i32 0, i32 1
+  store i64 %class, ptr %class_at, align 8
+  ret ptr %memory
+}
+
+define void @tile_give(ptr %memory) {
+entry:
+  %header = getelementptr %memory, ptr %memory, i64 -1
+  %class_at = getelementptr %memory, ptr %header, i32 0, i32 1
+  %class = load i64, ptr %class_at, align 8
+  %keeps = icmp ule i64 %class, 26
+  br i1 %keeps, label %look, label %release
+look:
+  %slot = phi i64 [ 0, %entry ], [ %next, %taken ]
+  %place = getelementptr [27 x [64 x ptr]], ptr @kept, i64 0, i64 %class, i64 %slot
+  %seen = load atomic ptr, ptr %place monotonic, align 8
+  %empty = icmp eq ptr %seen, null
+  br i1 %empty, label %put, label %taken
+put:
+  %pair = cmpxchg ptr %place, ptr null, ptr %memory release monotonic
+  %done = extractvalue { ptr, i1 } %pair, 1
+  br i1 %done, label %leave, label %taken
+taken:
+  %next = add i64 %slot, 1
+  %more = icmp ult i64 %next, 64
+  br i1 %more, label %look, label %release
+release:
+  %base = load ptr, ptr %header, align 8
+  call void @free(ptr %base)
+  br label %leave
+leave:
+  ret void
+}
+
+define i32 @__tvm_ffi_take(ptr %self, ptr %args, i32 %count, ptr %result) {
+  call void @return_address(ptr %result, ptr @tile_take)
+  ret i32 0
+}
+
+define i32 @__tvm_ffi_give(ptr %self, ptr %args, i32 %count, ptr %result) {
+  call void @return_address(ptr %result, ptr @tile_give)
   ret i32 0
 }
