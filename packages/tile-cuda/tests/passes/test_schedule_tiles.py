@@ -208,3 +208,44 @@ def test_small_tiles_keep_a_block_each() -> None:
     """Several blocks in a multiprocessor hide each other's ends."""
     kernel = tl.compile(product((4096, 4096, 64), (64, 64, 64)), target=SM_90, execution="emulate")
     assert kernel.report()["persistent_blocks"] == []
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("epilogue", ["foreign", "waits", "none"])
+def test_what_a_block_of_the_device_means_keeps_the_grid(epilogue: str) -> None:
+    """A foreign function may ask which block it runs in, and a loop may wait for what a later tile writes."""
+    import tile_cuda.language as TC
+
+    @TC.prim_func
+    def program(
+        A: TC.Tensor((256, 64), "float16"),
+        B: TC.Tensor((64, 256), "float16"),
+        Order: TC.Tensor((1,), "int32"),
+        C: TC.Tensor((256, 256), "float32"),
+    ):
+        block = "__device__ float block_of_the_device() { return blockIdx.x + 100.0f * blockIdx.y; }"
+        with TC.Kernel(4, 4, threads=128, prelude=block) as (bx, by):
+            a, b = TC.alloc_shared((64, 64), "float16"), TC.alloc_shared((64, 64), "float16")
+            c = TC.alloc_fragment((64, 64), "float32")
+            TC.clear(c)
+            for step in TC.Pipelined(1, num_stages=2):
+                TC.copy(A[by * 64, step * 64], a)
+                TC.copy(B[step * 64, bx * 64], b)
+                TC.gemm(a, b, c)
+            if epilogue == "foreign":
+                for i, j in TC.Parallel(64, 64):
+                    c[i, j] = TC.call_extern("float32", "block_of_the_device")
+            if epilogue == "waits":
+                while Order[0] < 0:
+                    TC.sync_threads()
+            TC.copy(c, C[by * 64, bx * 64])
+
+    configs = {"tile.persistent": 4, "tile.emulate_check": True}
+    kernel = tl.compile(program, target=SM_90, execution="emulate", pass_configs=configs)
+    assert kernel.report()["persistent_blocks"] == ([4] if epilogue == "none" else [])
+    torch.manual_seed(1)
+    a, b, c = torch.randn(256, 64).half(), torch.randn(64, 256).half(), torch.full((256, 256), float("nan"))
+    kernel(a, b, torch.zeros(1, dtype=torch.int32), c)
+    blocks = torch.arange(256) // 64
+    expected = blocks[None, :] + 100.0 * blocks[:, None] if epilogue == "foreign" else a.float() @ b.float()
+    torch.testing.assert_close(c, expected, rtol=1e-3, atol=1e-2)

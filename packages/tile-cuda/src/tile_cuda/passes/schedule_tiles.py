@@ -2,9 +2,10 @@
 
 A block that goes on to its next tile loads it while the results of the last one leave, and two blocks that share a tile
 halve what the second-level cache delivers for it. `choose` finds the launches for which that pays: one pipeline around
-one product, the same work in every block, more tiles than blocks that fit. `turns_around` wraps the body of such a
-launch into a loop over its turns, in which the block's indices still mean what they meant, so that every pass between
-sees a body that is repeated. `ScheduleTiles`, at the end, makes the indices names that each turn binds anew.
+one product, the same work in every block, more tiles than blocks that fit; and no loop that may wait for another block,
+nor a foreign function, to which a block is what the device says. `turns_around` wraps the body of such a launch into a
+loop over its turns, in which the block's indices still mean what they meant, so that every pass between sees a body
+that is repeated. `ScheduleTiles`, at the end, makes the indices names that each turn binds anew.
 
 Clusters lie along the axis whose blocks have the larger tile in common. Where their number along it is odd, the blocks
 of the last line pair up along the other axis, and load their tiles alone. The number of blocks is the smallest that
@@ -150,11 +151,18 @@ def _is_one_product(launch: launch_ir.Launch, pipeline: Pipeline, overlaps: Call
     path = around(launch.body, pipeline.loop)
     if any(not isinstance(stmt, S.SeqStmt) for stmt in path[:-1]) or len(pipeline.groups) != 1:
         return False
+    if visit.collect(launch.body, S.While) or any(_is_foreign(call) for call in visit.collect(launch.body, ir.Call)):
+        return False
     copied = {copy.target for copy in pipeline.copies}
     others = [stmt for stmt in statements_of(pipeline.loop) if not _fills(stmt, copied)]
     if len(others) != 1 or not overlaps(others[0]):
         return False
     return not any(uses(expr, launch.grid_vars) for expr in decides(pipeline.loop))
+
+
+def _is_foreign(call: ir.Call) -> bool:
+    """Whether a call leaves the program: what it calls may ask the device which block it runs in."""
+    return isinstance(call.op, ir.Op) and str(call.op.name) in ("tirx.call_extern", "tirx.call_pure_extern")
 
 
 def _fills(stmt: S.Stmt, tiles: set[ir.Var]) -> bool:
