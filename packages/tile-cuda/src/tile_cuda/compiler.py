@@ -24,13 +24,13 @@ from tile_core.passes.specialize_alignment import REPORTED
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
-from tile_cuda import attributes
+from tile_cuda import attributes, nvcc, nvrtc
 from tile_cuda.instructions.tensor_map import lower_tensor_maps
-from tile_cuda.nvrtc import Compiled, compile_source
 from tile_cuda.printer import CUDA
 from tile_cuda.ptxas import Resources
 from tile_cuda.ptxas import resources as resources_used
 from tile_cuda.runtime import CUBIN
+from tile_cuda.settings import settings
 from tile_cuda.target import capabilities, compiled_architecture
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from tile_core.device import SplitProgram
     from tile_core.jit.artifact import CompileRequest
     from tile_core.printer import PrintedFunction
+    from tile_cuda.nvrtc import Compiled
 
 
 _SHARED = re.compile(r"(extern\s+)?\b__shared__\b")
+COMPILERS = {"nvrtc": nvrtc.compile_source, "nvcc": nvcc.compile_source}
 DEVICE_CUDA = 2
 """The DLPack number of CUDA devices."""
 ALTERNATIVES = ("specialized_warps", REPORTED)
@@ -104,6 +106,7 @@ def _compiled(
     """The cubin of each unit and the host's object, made side by side: the compilers hold no lock of Python's."""
     arch = compiled_architecture(request.target)
     entries = [kernel.entry for kernel in split.kernels if kernel.entry]
+    compile_source = COMPILERS[settings.compiler]
     with ThreadPoolExecutor(max_workers=len(units)) as pool:
         units_made = [
             pool.submit(compile_source, source_of(functions), arch, symbol, request.compile_flags, entries)

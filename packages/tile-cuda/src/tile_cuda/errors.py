@@ -16,7 +16,7 @@ class MissingNvrtcError(TileError, RuntimeError):
 
 
 class DeviceCompilerError(TileError, RuntimeError):
-    """NVRTC refused a printed kernel: a mistake of this backend, a flag that it does not know, or text of `prelude`.
+    """NVRTC or nvcc refused a printed kernel: a mistake of this backend, a flag it does not know, or text of `prelude`.
 
     The message holds the first complaint; log and source are in the exception's notes.
     """

@@ -26,4 +26,5 @@ def tile_register_backend() -> Backend:
         pipeline_edits="tile_cuda.pipeline:edits",
         op_lowerings={**THREAD_OP_LOWERINGS, **CLUSTER_OP_LOWERINGS},
         runtime="tile_cuda.runtime:load",
+        settings="tile_cuda.settings:settings",
     )

@@ -1,0 +1,72 @@
+"""Compile CUDA C++ to a cubin with the nvcc of an installed toolkit, for those who ask for it (`TILE_CUDA_COMPILER`).
+
+nvcc reads the headers of the host's compiler, so `prelude` may include what NVRTC has no headers for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tile_cuda.errors import DeviceCompilerError
+from tile_cuda.nvrtc import OPTIONS, Compiled
+
+
+def compile_source(
+    source: str, arch: str, name: str, flags: Sequence[str] = (), kernels: Sequence[str] = ()
+) -> Compiled:
+    """A CUDA C++ source compiled for one architecture such as `sm_90`; `kernels` are those whose names are asked for.
+
+    Raises:
+        DeviceCompilerError: there is no nvcc, it refused the source, or a kernel has no single name in the cubin.
+    """
+    with tempfile.TemporaryDirectory(prefix="tile-cuda-") as folder:
+        path, cubin = Path(folder) / f"{name}.cu", Path(folder) / f"{name}.cubin"
+        path.write_text(source, "utf-8")
+        command = [_nvcc(), "-cubin", f"-arch={arch}", *OPTIONS, *flags, "-o", str(cubin), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a path and options
+        log = done.stdout + done.stderr
+        if done.returncode:
+            raise _refusal(log.replace(f"{folder}{os.sep}", ""), source)
+        content = cubin.read_bytes()
+    return Compiled(content, log, {kernel: _lowered(kernel, content) for kernel in kernels})
+
+
+def _nvcc() -> str:
+    roots = [Path(root) for variable in ("CUDA_HOME", "CUDA_PATH") if (root := os.environ.get(variable))]
+    candidates = [*(root / "bin" / "nvcc" for root in roots), Path("/usr/local/cuda/bin/nvcc")]
+    found = next((str(path) for path in candidates if path.is_file()), None) or shutil.which("nvcc")
+    if found is None:
+        raise DeviceCompilerError(
+            "nvcc was asked for and is not to be found: looked in CUDA_HOME, CUDA_PATH, /usr/local/cuda and PATH",
+            remedy="install the CUDA toolkit, or compile with NVRTC: TILE_CUDA_COMPILER=nvrtc",
+        )
+    return found
+
+
+def _lowered(kernel: str, cubin: bytes) -> str:
+    """The symbol of a kernel that is known by its name in C++."""
+    mangled = rf"\.text\.(_Z{len(kernel)}{re.escape(kernel)}\w*|{re.escape(kernel)})\x00"
+    found = {name.decode() for name in re.findall(mangled.encode(), cubin)}
+    if len(found) != 1:
+        raise DeviceCompilerError(
+            f"nvcc made {len(found)} kernels called {kernel}",
+            remedy='declare it extern "C", or compile with NVRTC: TILE_CUDA_COMPILER=nvrtc',
+        )
+    return found.pop()
+
+
+def _refusal(log: str, source: str) -> DeviceCompilerError:
+    first = next((line for line in log.splitlines() if "error" in line), log.strip())
+    error = DeviceCompilerError(
+        f"nvcc refused the printed kernel: {first}",
+        remedy="log and source are in the notes of this error; check prelude= and compile_flags=",
+    )
+    error.add_note(log)
+    error.add_note(source)
+    return error
