@@ -129,3 +129,10 @@ def test_loads_are_checked(call: Any, names: str) -> None:
                 tile = T.alloc_shared((32, 64), "float16")
                 full = T.alloc_barrier(1)
                 call(T.create_tma_descriptor(*(A.data if each == "A" else each for each in GOOD)), full, tile)
+
+
+def test_bytes_of_four_rows() -> None:
+    assert T.tma_gather4_bytes(64, "float32") == 4 * 64 * 4
+    for elements, dtype in ((0, "float16"), (True, "float16"), (8, "int4")):
+        with pytest.raises(OpArgumentError, match="tma_gather4_bytes"):
+            T.tma_gather4_bytes(elements, dtype)

@@ -16,20 +16,23 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.dtypes import as_dtype
 from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import unwrap
 from tile_core.ir import regions
 from tile_core.ir.descriptors import named
+from tile_core.language._operands import is_positive_int
 from tile_core.language.kernel import open_kernel
 from tile_core.ops.asynchronous import BARRIER, CLUSTER_BARRIER
 from tile_cuda.instructions import tensor_map as maps
 from tile_cuda.instructions import tma
 from tile_cuda.language._instructions import issue, number, place, shared_address
 
-__all__ = ["create_tma_descriptor", "tma_load"]
+__all__ = ["create_tma_descriptor", "tma_gather4_bytes", "tma_load"]
 
 _FIXED = 7
+_ROWS = 4
 _SWIZZLES = {code: span for span, code in maps.SWIZZLES.items()}
 _PROMOTIONS = (0, 64, 128, 256)
 _DTYPES = {code: name for name, code in maps.TYPES.items()}
@@ -126,3 +129,20 @@ def tma_load(*args: Any) -> None:
     at = [number(each, "tma_load: a coordinate") for each in coordinates]
     signalled = tirx.address_of(tirx.BufferLoad(buffer.ir, index))
     issue(tma.tma_load(address, tensor.var, signalled, *at), "")
+
+
+def tma_gather4_bytes(K_box: int, dtype: Any) -> int:
+    """The bytes of four rows of `K_box` elements, which a load of four rows signals at its barrier.
+
+    Raises:
+        OpArgumentError: no positive number of elements, or elements smaller than a byte.
+
+    >>> tma_gather4_bytes(64, "float16")
+    512
+    """
+    bits = as_dtype(dtype).bits
+    if not is_positive_int(K_box) or bits % 8:
+        raise OpArgumentError(
+            f"tma_gather4_bytes: {K_box!r} elements of {dtype}", remedy="give an int of at least 1, and whole bytes"
+        )
+    return _ROWS * K_box * bits // 8
