@@ -17,8 +17,7 @@ from tile_core.printer import PrintedFunction
 
 FLAGS = (
     "-std=c11",
-    "-O1",
-    "-fwrapv",
+    "-O2",
     "-ffp-contract=off",
     "-frounding-math",
     "-fPIC",

@@ -59,7 +59,7 @@ def test_a_branch_that_is_not_taken_reads_nothing(run_c: Any) -> None:
 def test_the_right_side_of_and_is_guarded_by_the_left() -> None:
     condition = P.And(P.LT(N, imm(8)), P.GT(doubled(tirx.BufferLoad(A, [N])), imm(0)))
     source = printed(S.IfThenElse(condition, S.BufferStore(OUT, imm(1), [imm(0)]), None)).source
-    assert "if (n < 8 && A[n] + A[n] > 0) {" in source
+    assert "if (n < 8 && wrapping_add_int32(A[n], A[n]) > 0) {" in source
 
 
 def test_a_loops_condition_is_evaluated_each_time(run_c: Any) -> None:
@@ -74,4 +74,4 @@ def test_a_second_condition_is_not_evaluated_before_the_first() -> None:
     second = P.GT(doubled(tirx.BufferLoad(A, [N])), imm(0))
     inner = S.IfThenElse(second, S.BufferStore(OUT, imm(2), [imm(0)]), None)
     body = S.IfThenElse(P.GE(N, imm(8)), S.BufferStore(OUT, imm(1), [imm(0)]), inner)
-    assert "} else if (A[n] + A[n] > 0) {" in printed(body).source
+    assert "} else if (wrapping_add_int32(A[n], A[n]) > 0) {" in printed(body).source

@@ -1,8 +1,7 @@
 """Plain C11 with the standard library: what other languages of the family extend, and a complete language itself.
 
-A block is a sequential program here: a launch is a nest of loops over the grid, and there is no thread index. Signed
-arithmetic is expected to wrap and not to be contracted into fused operations; with GCC and Clang: `-fwrapv
--ffp-contract=off`.
+A block is a sequential program here: a launch is a nest of loops over the grid, and there is no thread index. Floating
+arithmetic is expected not to be contracted into fused operations; with GCC and Clang: `-ffp-contract=off`.
 """
 
 from __future__ import annotations

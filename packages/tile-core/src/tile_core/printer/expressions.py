@@ -35,7 +35,14 @@ FLOORMOD = Helper(
 MIN = Helper("least", "{inline} {type} {name}({type} a, {type} b) {{\n  return a < b ? a : b;\n}}")
 MAX = Helper("greatest", "{inline} {type} {name}({type} a, {type} b) {{\n  return a > b ? a : b;\n}}")
 
-HELPERS = (FLOORDIV, FLOORMOD, MIN, MAX)
+_WRAPPED = """{inline} {type} {name}({type} a, {type} b) {{
+  return ({type})(({unsigned})a OPERATOR ({unsigned})b);
+}}"""
+ADD = Helper("wrapping_add", _WRAPPED.replace("OPERATOR", "+"))
+SUB = Helper("wrapping_sub", _WRAPPED.replace("OPERATOR", "-"))
+MUL = Helper("wrapping_mul", _WRAPPED.replace("OPERATOR", "*"))
+
+HELPERS = (FLOORDIV, FLOORMOD, MIN, MAX, ADD, SUB, MUL)
 
 _LARGEST_INDEX = (1 << 31) - 1
 
@@ -49,13 +56,33 @@ def _require_scalar(printer: Printer, node: Node) -> None:
         raise printer.unprintable(printer.describe(node), node)
 
 
-def _infix(operator: Infix, *, wraps: bool = False) -> ExprHandler:
-    """A binary operator; `wraps` says that its result can leave the range of a type narrower than `int`."""
+def _infix(operator: Infix, *, wraps: bool = False, sees: bool = False) -> ExprHandler:
+    """A binary operator; `wraps` says that its result can leave the range of a type narrower than `int`.
+
+    `sees` says that its result depends on more of its operands than their lowest bits.
+    """
 
     def handler(printer: Printer, node: Node) -> Code:
         _require_scalar(printer, node)
-        code = operator.join(printer.expr(node.a), printer.expr(node.b))
+        if sees:
+            with printer.overflow.seen():
+                code = operator.join(printer.expr(node.a), printer.expr(node.b))
+        else:
+            code = operator.join(printer.expr(node.a), printer.expr(node.b))
         return printer.narrowed(code, node) if wraps else code
+
+    return handler
+
+
+def _sum(operator: Infix, helper: Helper) -> ExprHandler:
+    """A sum or difference, which wraps where it leaves its range."""
+
+    def handler(printer: Printer, node: Node) -> Code:
+        _require_scalar(printer, node)
+        left, right = printer.expr(node.a), printer.expr(node.b)
+        if not _is_float(printer, node) and printer.overflow.wraps(node):
+            return call(printer.helper(helper, printer.dtype(node), node), left, right)
+        return printer.narrowed(operator.join(left, right), node)
 
     return handler
 
@@ -76,6 +103,8 @@ def _short_circuit(operator: Infix) -> ExprHandler:
 def _multiply(printer: Printer, node: Node) -> Code:
     _require_scalar(printer, node)
     left, right = printer.expr(node.a), printer.expr(node.b)
+    if not _is_float(printer, node) and printer.overflow.wraps(node):
+        return call(printer.helper(MUL, printer.dtype(node), node), left, right)
     if printer.dtype(node) == "uint16":
         # uint16 × uint16 is computed in int, which it can overflow.
         left = cast(printer.type_name("uint32", node), left)
@@ -86,7 +115,8 @@ def _modulo(printer: Printer, node: Node) -> Code:
     _require_scalar(printer, node)
     if _is_float(printer, node):
         raise printer.unprintable("the remainder of floats", node)
-    return precedence.MOD.join(printer.expr(node.a), printer.expr(node.b))
+    with printer.overflow.seen():
+        return precedence.MOD.join(printer.expr(node.a), printer.expr(node.b))
 
 
 def _floor(helper: Helper, operator: Infix) -> ExprHandler:
@@ -96,7 +126,8 @@ def _floor(helper: Helper, operator: Infix) -> ExprHandler:
         _require_scalar(printer, node)
         if _is_float(printer, node):
             raise printer.unprintable(printer.describe(node), node)
-        left, right = printer.expr(node.a), printer.expr(node.b)
+        with printer.overflow.seen():
+            left, right = printer.expr(node.a), printer.expr(node.b)
         if printer.nonnegative(node.a) and printer.nonnegative(node.b):
             return operator.join(left, right)
         name = printer.helper(helper, printer.computed_in(printer.dtype(node)), node)
@@ -113,7 +144,8 @@ def _extreme(helper: Helper) -> ExprHandler:
         if _is_float(printer, node):
             raise printer.unprintable(f"{printer.describe(node)}, whose result for NaN is not defined", node)
         name = printer.helper(helper, printer.computed_in(printer.dtype(node)), node)
-        return printer.narrowed(call(name, printer.expr(node.a), printer.expr(node.b)), node)
+        with printer.overflow.seen():
+            return printer.narrowed(call(name, printer.expr(node.a), printer.expr(node.b)), node)
 
     return handler
 
@@ -153,7 +185,8 @@ def _cast(printer: Printer, node: Node) -> Code:
     _require_scalar(printer, node)
     if printer.dtype(node) == printer.dtype(node.value):
         return printer.expr(node.value)
-    return cast(printer.type_name(printer.dtype(node), node), printer.expr(node.value))
+    with printer.overflow.seen():
+        return cast(printer.type_name(printer.dtype(node), node), printer.expr(node.value))
 
 
 def _integer(printer: Printer, node: Node) -> Code:
@@ -228,13 +261,14 @@ def offset(printer: Printer, buffer: Node, indices: Node) -> Code:
     """The flat index of an element, computed in 64 bits where a buffer may hold more than 2³¹ elements."""
     strides = _strides(buffer)
     wide = _is_wide(buffer)
-    terms = [
-        _term(printer, index, factors, wide)
-        for index, factors in zip(indices, strides, strict=True)
-        if constant(index) != 0 and 0 not in factors
-    ]
-    if constant(buffer.ty.elem_offset) != 0:
-        terms.append(printer.expr(buffer.ty.elem_offset))
+    with printer.overflow.seen():
+        terms = [
+            _term(printer, index, factors, wide)
+            for index, factors in zip(indices, strides, strict=True)
+            if constant(index) != 0 and 0 not in factors
+        ]
+        if constant(buffer.ty.elem_offset) != 0:
+            terms.append(printer.expr(buffer.ty.elem_offset))
     if not terms:
         return Code("0")
     total = terms[0]
@@ -308,27 +342,27 @@ EXPRESSIONS: Mapping[type, Callable[[Printer, Node], Code]] = MappingProxyType(
         ir.Call: _call,
         tirx.IntImm: _integer,
         tirx.FloatImm: _float,
-        P.Add: _infix(precedence.ADD, wraps=True),
-        P.Sub: _infix(precedence.SUB, wraps=True),
+        P.Add: _sum(precedence.ADD, ADD),
+        P.Sub: _sum(precedence.SUB, SUB),
         P.Mul: _multiply,
-        P.Div: _infix(precedence.DIV, wraps=True),
+        P.Div: _infix(precedence.DIV, wraps=True, sees=True),
         P.Mod: _modulo,
         P.FloorDiv: _floor(FLOORDIV, precedence.DIV),
         P.FloorMod: _floor(FLOORMOD, precedence.MOD),
         P.Min: _extreme(MIN),
         P.Max: _extreme(MAX),
         P.LShift: _infix(precedence.LEFT, wraps=True),
-        P.RShift: _infix(precedence.RIGHT),
+        P.RShift: _infix(precedence.RIGHT, sees=True),
         P.BitwiseAnd: _infix(precedence.BIT_AND),
         P.BitwiseXor: _infix(precedence.BIT_XOR),
         P.BitwiseOr: _infix(precedence.BIT_OR),
         P.BitwiseNot: _invert,
-        P.EQ: _infix(precedence.EQUAL),
-        P.NE: _infix(precedence.NOT_EQUAL),
-        P.LT: _infix(precedence.LESS),
-        P.LE: _infix(precedence.LESS_EQUAL),
-        P.GT: _infix(precedence.GREATER),
-        P.GE: _infix(precedence.GREATER_EQUAL),
+        P.EQ: _infix(precedence.EQUAL, sees=True),
+        P.NE: _infix(precedence.NOT_EQUAL, sees=True),
+        P.LT: _infix(precedence.LESS, sees=True),
+        P.LE: _infix(precedence.LESS_EQUAL, sees=True),
+        P.GT: _infix(precedence.GREATER, sees=True),
+        P.GE: _infix(precedence.GREATER_EQUAL, sees=True),
         P.And: _short_circuit(precedence.AND),
         P.Or: _short_circuit(precedence.OR),
         P.Not: _not,

@@ -103,6 +103,11 @@ class Intervals:
         found = self._found(node)
         return found if found is not None and found.within(whole) else whole
 
+    def overflows(self, node: Node) -> bool:
+        """Whether a sum, difference or product may leave the range of its dtype."""
+        found = self._found(node)
+        return found is None or not found.within(of_dtype(node))
+
     def _found(self, node: Node) -> Interval | None:
         if isinstance(node, tirx.IntImm):
             return Interval(int(node.value), int(node.value))

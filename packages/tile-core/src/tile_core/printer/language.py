@@ -57,7 +57,8 @@ class Function:
 class Helper:
     """A function that the printed source defines when it is used, once a dtype.
 
-    `text` has `{inline}`, `{name}`, `{type}` and, where `parts` gives them, other names by dtype.
+    `text` has `{inline}`, `{name}`, `{type}`, `{unsigned}` for signed integers, and, where `parts` gives them, other
+    names by dtype.
     """
 
     name: str
@@ -74,6 +75,8 @@ class Helper:
         if any(dtype not in names for names in self.parts.values()):
             return None
         words = {key: names[dtype] for key, names in self.parts.items()}
+        if dtype.startswith("int"):
+            words["unsigned"] = language.types[f"u{dtype}"]
         return self.text.format(inline=language.inline, name=name, type=language.types[dtype], **words)
 
 

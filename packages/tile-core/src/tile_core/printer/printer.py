@@ -25,6 +25,7 @@ from tile_core.ir.spans import from_tvm
 from tile_core.printer.intervals import Intervals, of_size
 from tile_core.printer.language import Helper, Language, Node
 from tile_core.printer.names import Names, legal
+from tile_core.printer.overflow import Overflow
 from tile_core.printer.precedence import Code, cast
 
 INDENT = "  "
@@ -99,6 +100,7 @@ class Printer:
         self.target = str(target)
         self.names = Names(language.reserved)
         self.intervals = Intervals()
+        self.overflow = Overflow(self.intervals)
         self._source_lines = source_lines
         self._lines: list[str] = []
         self._depth = 0
@@ -143,6 +145,10 @@ class Printer:
         for position, buffer in enumerate(func.params):
             if isinstance(buffer.ty, tirx.BufferType):
                 found += self._sizes(buffer, position)
+        sizes = {size for buffer in func.params if isinstance(buffer.ty, tirx.BufferType) for size in _sizes(buffer)}
+        for var in func.params:
+            if not isinstance(var.ty, tirx.BufferType) and var not in sizes:
+                self.overflow.bind(var)
         return found
 
     def _sizes(self, buffer: Node, position: int) -> Iterator[Parameter]:
@@ -258,7 +264,9 @@ class Printer:
         It becomes a variable before the statement. Where the expression is conditional, evaluating its value early
         could read out of bounds, so it stands for the text of its value there: expressions are pure.
         """
-        code = self.expr(value)
+        with self.overflow.seen():
+            code = self.expr(value)
+        self.overflow.bind(var, value)
         if self._conditional:
             self._inlined[var] = code
             return
@@ -358,6 +366,10 @@ class Printer:
             remedy="a pass of the backend has to decompose it, or the backend's printer has to list it",
             span=from_tvm(span),
         )
+
+
+def _sizes(buffer: Node) -> list[Node]:
+    return [var for size in (*buffer.ty.shape, *buffer.ty.strides) for var in visit.collect(size, ir.Var)]
 
 
 def _parameter(var: Node, name: str, position: int) -> Parameter:

@@ -26,10 +26,12 @@ def _sequence(printer: Printer, node: Node) -> None:
 
 
 def _bind(printer: Printer, node: Node) -> None:
-    value = printer.expr(node.value)
+    with printer.overflow.seen():
+        value = printer.expr(node.value)
     type_name = printer.type_name(printer.dtype(node.var), node)
     if printer.dtype(node.var).startswith(("int", "uint")):
         printer.intervals.bind(node.var, printer.intervals.of(node.value))
+        printer.overflow.bind(node.var, node.value)
     name = printer.names.declare(node.var, str(node.var.name))
     printer.line(f"{printer.language.const}{type_name} {name} = {value.text};")
 
@@ -68,7 +70,9 @@ def _store(printer: Printer, node: Node) -> None:
         printer.language.vector_store(printer, node)
         return
     target = element(printer, node.buffer, node.indices, WRITE)
-    printer.line(f"{target.text} = {printer.expr(node.value).text};")
+    with printer.overflow.seen(by=scope(node.buffer) != "global"):
+        value = printer.expr(node.value)
+    printer.line(f"{target.text} = {value.text};")
 
 
 def _loop(printer: Printer, node: Node) -> None:
