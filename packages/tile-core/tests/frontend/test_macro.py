@@ -4,6 +4,8 @@
 # ruff: noqa: F841, RET504
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -312,6 +314,16 @@ def test_a_macro_with_statements_in_an_expression_that_may_not_be_evaluated(refu
                 A[2] = storing(A) if A[3] > 0 else 0
 
 
+@pytest.fixture(params=[None, 100_000], ids=["", "deep"])
+def limit_on_recursion(request):
+    """Python's own, and one that the C stack would not last for."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(request.param or before)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("limit_on_recursion")
 def test_endless_recursion(refused):
     @T.macro
     def forever(A):

@@ -32,7 +32,7 @@ def check(target: Any, batch: int, heads: int, sequence: int, dim: int, *, causa
     out, *found = (torch.full_like(q, float("nan")) for _ in range(4))
     lse = torch.full((batch, heads, sequence), float("nan"), device=q.device)
     forward = FORWARD.attention(batch, heads, sequence, dim, name, causal=causal, block=(64, 64), threads=128)
-    run(target, forward, q, k, v, out, lse)
+    run(target, forward, q, k, v, out, lse, ahead=True)
     expected_out, expected_lse, expected = BACKWARD.reference(q, k, v, d_out, causal=causal)
     torch.testing.assert_close(out.float(), expected_out, rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(lse, expected_lse, rtol=1e-3, atol=2e-3)
@@ -46,20 +46,21 @@ def check(target: Any, batch: int, heads: int, sequence: int, dim: int, *, causa
         d_out,
         lse,
         *found,
+        ahead=sequence % 4 == 0,  # else no map describes Lse: its rows are no multiple of 16 bytes
     )
     for one, right in zip(found, expected, strict=True):
         torch.testing.assert_close(one.float(), right, rtol=4e-3, atol=4e-3)
 
 
-def run(target: Any, program: Any, *arguments: torch.Tensor) -> None:
-    """Compile and call: emulated with checks for architectures."""
+def run(target: Any, program: Any, *arguments: torch.Tensor, ahead: bool) -> None:
+    """Compile and call: emulated with checks for architectures, where sm_90 copies `ahead` by warps of their own."""
     if not isinstance(target, dict):
         tl.compile(program, target="cuda" if target == "native" else target)(*arguments)
         return
     kernel = tl.compile(program, target=target, execution="emulate", pass_configs={"tile.emulate_check": True})
     kernel(*arguments)
     assert kernel.report()["fragments_in_shared"] == []
-    assert kernel.report()["specialized_warps"] == (target["arch"] == "sm_90")
+    assert kernel.report()["specialized_warps"] == (ahead and target["arch"] == "sm_90")
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

@@ -73,6 +73,7 @@ class Builder:
         self.frames: list[Frame] = [Frame()]
         self.loops: list[Any] = []
         self.entry_depth = 0
+        self.macros = 0
         self.kernel: Any = None
         self.outputs: list[Any] = []
         self._assertions = 0

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from tile_core.errors.frontend import CallSignatureError, MacroArgumentError, ParameterError
+from tile_core.errors.frontend import CallSignatureError, ControlFlowError, MacroArgumentError, ParameterError
 from tile_core.frontend.binding import fixed, settled
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.positions import located, user_frame
@@ -22,6 +22,9 @@ __all__ = ["Macro", "Ref", "macro"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+MAX_DEPTH = 128
+"""Macros within macros; more would be the C stack's end, which Python's limit on recursion does not know."""
 
 
 class Ref:
@@ -98,15 +101,22 @@ class Macro(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Trace the body into the function being traced."""
         builder = current_builder()
+        if builder.macros == MAX_DEPTH:
+            raise ControlFlowError(
+                f"macros call each other without end, at least {MAX_DEPTH} deep",
+                remedy="end a recursion by a condition that is known while tracing",
+            )
         call = self._bind(*args, **kwargs)
         call.apply_defaults()
         position, entry_depth, loops = builder.position, builder.entry_depth, builder.loops
         for name, value in call.arguments.items():
             call.arguments[name] = self._passed(name, value)
         builder.entry_depth, builder.loops = len(builder.frames), []
+        builder.macros += 1
         try:
             result = self._body(*call.args, **call.kwargs)
         finally:
+            builder.macros -= 1
             builder.entry_depth, builder.loops = entry_depth, loops
         # Not where it raises: the error belongs to the macro's line.
         builder.position = position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,18 +26,41 @@ from tile_core.jit.signature import is_pointer
 MAX_DEPTH = 100_000
 
 
+class _Limit:
+    """The process's limit on recursion, raised while any thread needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users, self._before = 0, 0
+
+    def raised(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._before = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(self._before, MAX_DEPTH))
+            self._users += 1
+
+    def restored(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                sys.setrecursionlimit(self._before)
+
+
+_limit = _Limit()
+
+
 @contextlib.contextmanager
 def deep_recursion() -> Iterator[None]:
     """Allow expressions nested as deep as unrolled loops make them.
 
     Python functions that call each other need no C stack, so the limit on recursion guards nothing here.
     """
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, MAX_DEPTH))
+    _limit.raised()
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        _limit.restored()
 
 
 class Program:

@@ -46,10 +46,10 @@ def _one_question(function: Callable[[Any], Expr]) -> Callable[[Any], Expr]:
 
     @functools.wraps(function)
     def ask(*buffers: Any, **named: Any) -> Expr:
-        if len(buffers) > 1:
+        if len(buffers) + len(named) != 1 or named.keys() - {"buffer"}:
             name = function.__name__
             raise OpArgumentError(
-                f"{name} takes one buffer or slice, not {len(buffers)} things",
+                f"{name} takes one buffer or slice, not {len(buffers) + len(named)} things",
                 remedy=f"combine conditions, and the answers about several buffers, with `{_WORDS[name]}`",
             )
         return function(*buffers, **named)
