@@ -12,6 +12,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors import UnprintableError
 from tile_core.ir.launch import Launch
+from tile_core.passes.unroll_loops import UNROLL_FACTOR
 from tile_core.printer import print_function
 from tile_core.printer.c import C
 
@@ -217,6 +218,14 @@ def test_a_language_is_extended_by_tables() -> None:
         "}\n"
     )
     assert C.types["int32"] == "int32_t"
+
+
+@pytest.mark.parametrize("line", ["#pragma unroll", "#pragma unroll 16"])
+def test_the_authors_factor_replaces_the_languages(line: str) -> None:
+    other = C.extend("Other", loops={int(S.ForKind.UNROLLED): line})
+    annotations = {UNROLL_FACTOR: imm(3)}
+    unrolled = S.For(I, imm(0), imm(4), S.ForKind.UNROLLED, store(I, I), annotations=annotations)
+    assert "#pragma unroll 3\n  for" in print_function(tirx.PrimFunc([OUT], unrolled), other).source
 
 
 def test_a_parameter_that_the_language_lacks_is_refused_with_a_line() -> None:

@@ -112,7 +112,8 @@ class Language:
     * `types`: dtype to type name; `suffixes`: dtype to the suffix of its literals; `literals`: dtype to a template with
       `{value}` (default `{value}` and the suffix).
     * `scopes`: storage scope to the qualifier of its declaration; a scope that is not listed is refused.
-    * `loops`: kind of loop to a line before it (empty for none); a kind that is not listed is refused.
+    * `loops`: kind of loop to a line before it (empty for none), followed by the factor that the author gives an
+      unrolled one, in place of a number at its end; a kind that is not listed is refused.
     * `attributes`: keys of attributes that mean nothing to this language, whose bodies are printed as they are.
     * `expressions`, `statements`: node class to handler; `calls`: operation to handler.
     * `snippets`: definitions that handlers ask for; a snippet has the name of the function that it defines.

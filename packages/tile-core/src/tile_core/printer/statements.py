@@ -83,7 +83,7 @@ def _loop(printer: Printer, node: Node) -> None:
         raise printer.unprintable(f"a loop whose step is {node.step}, not a positive constant", node)
     if pragma := printer.language.loops[int(node.kind)]:
         factor = node.annotations.get(UNROLL_FACTOR)
-        printer.pragma(pragma if factor is None else f"{pragma} {int(factor)}")
+        printer.pragma(pragma if factor is None else f"{pragma.rstrip('0123456789 ')} {int(factor)}")
     counted_loop(printer, node.loop_var, node.min, node.extent, lambda: printer.stmt(node.body), step)
 
 
