@@ -62,3 +62,46 @@ def test_sums() -> None:
     )
     kernel(a, b, c, torch.empty_like(c))
     torch.testing.assert_close(c, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("same", [True, False])
+def test_one_result_is_added_to_several_places(same: bool) -> None:
+    """To two tensors, and to two boxes of different axes of one."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64, 64), "float32"),
+        D: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 32), "float16"), T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.atomic_add(C[0:64, 1, 0:64], c)
+            if same:
+                T.atomic_add(C[2, 0:64, 0:64], c)
+            else:
+                T.atomic_add(D[0:64, 0:64], c)
+
+    torch.manual_seed(9)
+    a, b = torch.randn(64, 64).half(), torch.randn(64, 64).half()
+    c, d = torch.randn(64, 64, 64), torch.randn(64, 64)
+    product = a.float() @ b.float()
+    expected_c, expected_d = c.clone(), d.clone()
+    expected_c[:, 1] += product
+    if same:
+        expected_c[2] += product
+    else:
+        expected_d += product
+    kernel = tl.compile(program, target=TARGET, execution="emulate", pass_configs={"tile.emulate_check": True})
+    assert "tile_tma_reduce_add" in kernel.get_kernel_source()
+    kernel(a, b, c, d)
+    torch.testing.assert_close(c, expected_c, rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(d, expected_d, rtol=1e-3, atol=1e-2)

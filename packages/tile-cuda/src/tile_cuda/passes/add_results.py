@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
+import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.sym.analyzer import ConstIntBound
@@ -66,7 +67,7 @@ class _Adder:
         self._room = int(context.capabilities.shared_bytes or 0) - used
         self._analyzer = _known(launch)
         self._first = E.EQ(launch.thread_vars[0], int32(0))
-        self._maps: dict[ir.Var, S.Bind] = {}
+        self._maps: list[S.Bind] = []
         self._tiles: dict[ir.Var, ir.Var] = {}
 
     def result(self) -> S.Stmt:
@@ -96,7 +97,7 @@ class _Adder:
         tiles = [S.AllocBuffer(tile, {OWN_PLACE: 1}, span=body.span) for tile in self._tiles.values()]
         body = visit.sequence([*tiles, *own, self._of_one(body.span, tma_store_wait(0, read=True)), *others], body.span)
         launch = replace(self._launch, body=body).to_stmt()
-        return visit.sequence([*self._maps.values(), launch], self._launch.span)
+        return visit.sequence([*self._maps, launch], self._launch.span)
 
     def _held(self) -> set[ir.Var]:
         """The results of products by matrix instructions."""
@@ -148,13 +149,21 @@ class _Adder:
         )
 
     def _additions(self, copy: TensorCopy, tile: SwizzledTile) -> list[ir.Expr]:
-        bind = S.Bind(named(f"{copy.tensor.name}_map"), copy.map(), copy.call.span)
-        tensor = self._maps.setdefault(copy.target, bind).var
+        tensor = self._map(copy)
         found = []
         for strip in range(tile.strips):
             place = tirx.address_of(tirx.BufferLoad(copy.target, [int32(0), int32(strip * tile.strip)]))
             found.append(tma_reduce_add(tensor, place, *copy.coordinates(strip)))
         return [*found, tma_store_commit()]
+
+    def _map(self, copy: TensorCopy) -> ir.Var:
+        """The map of a tensor and a box of it."""
+        value = copy.map()
+        for known in self._maps:
+            if tvm_ffi.structural_equal(known.value, value):
+                return known.var
+        self._maps.append(S.Bind(named(f"{copy.tensor.name}_map"), value, copy.call.span))
+        return self._maps[-1].var
 
     def _boxed(self, call: OpCall, tile: SwizzledTile) -> TensorCopy | None:
         """The addition as one of boxes: to a float32 tensor of known strides, which this launch does but add to."""
