@@ -15,6 +15,7 @@ from tile_core.errors import NoDeviceError, TargetSpecError
 from tile_core.jit.artifact import CompileRequest
 from tile_core.targets import select_target
 from tile_cpu import compiler, target
+from tile_cpu.llvm.features import cpu_facts
 
 LEVELS = ["x86-64", "x86-64-v3", "x86-64-v4", "armv8-a"]
 WIDTH = {"x86-64": 16, "x86-64-v3": 32, "x86-64-v4": 64, "armv8-a": 16}
@@ -118,3 +119,11 @@ def test_avx2_code_uses_no_wider_registers(tmp_path: Path) -> None:
 def test_options_that_are_none(options: dict[str, Any], word: str) -> None:
     with pytest.raises(TargetSpecError, match=word):
         target.parse_target("cpu", options)
+
+
+def test_a_cpu_has_features_of_its_own() -> None:
+    haswell = target.parse_target("cpu", {"cpu": "haswell", "triple": "x86_64-unknown-linux-gnu"})
+    assert haswell.option("features") == []
+    assert cpu_facts("haswell", (), "x86_64-unknown-linux-gnu").vector_bytes == 32
+    given = target.parse_target("cpu", {"cpu": "haswell", "features": ["-fma"], "triple": "x86_64-unknown-linux-gnu"})
+    assert given.option("features") == ["-fma"]

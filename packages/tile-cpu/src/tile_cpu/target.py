@@ -37,7 +37,7 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     """The target for `kind` and its options.
 
     `arch` is `host` (the default) or a level of `targets.yaml`; `cpu` and `features` (`["+avx2", "-fma"]`), in LLVM's
-    names, and `triple` replace what the level says.
+    names, and `triple` replace what the level says. A `cpu` has its own features and those that are given.
 
     Raises:
         TargetSpecError: an unknown option or level.
@@ -55,7 +55,10 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
             f"the option 'arch' of target {kind!r} is {arch!r}, expected text",
             remedy='write {"kind": "cpu", "arch": "host"}',
         )
-    chosen = {**_machine(arch), **options, "arch": arch}
+    level = _machine(arch)
+    if "cpu" in options:
+        level["features"] = []  # those of another CPU are none of this one's
+    chosen = {**level, **options, "arch": arch}
     for name, (accepted, valid) in _FORMS.items():
         if not valid(chosen[name]):
             raise TargetSpecError(
