@@ -107,3 +107,86 @@ def test_a_tile_that_is_changed_is_still_copied():
 
 def test_a_narrow_accumulator_rounds_in_every_step():
     assert not streams(gemm(64, 96, 64, "float16", "float16"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("bm", "bk", "columns"), [(24, 64, 256), (48, 64, 256), (24, 32, 256), (24, 64, 90), (24, 32, 90)]
+)
+def test_a_part_of_a_step_of_narrow_integers(dtype, bm, bk, columns):
+    @T.prim_func
+    def program(
+        A: T.Tensor((96, columns), dtype), B: T.Tensor((256, 80), dtype), C: T.Tensor((96, 80), "int32"), n: T.int32
+    ):
+        with T.Kernel(2, 96 // bm) as (bx, by):
+            a = T.alloc_shared((bm, bk), dtype)
+            b = T.alloc_shared((bk, 40), dtype)
+            c = T.alloc_fragment((bm, 40), "int32")
+            T.clear(c)
+            for k in T.serial(n):
+                T.copy(A[by * bm, k * bk], a)
+                T.copy(B[k * bk, bx * 40], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * bm, bx * 40])
+
+    assert streams(program)
+    kernel = tl.compile(program, target="cpu")
+    limits = torch.iinfo(getattr(torch, dtype))
+    a = torch.randint(limits.min, limits.max + 1, (96, columns)).to(getattr(torch, dtype))
+    b = torch.randint(limits.min, limits.max + 1, (256, 80)).to(getattr(torch, dtype))
+    for n in (1, 2, 3, 256 // bk):
+        c = torch.zeros(96, 80, dtype=torch.int32)
+        kernel(a, b, c, n)
+        depth = min(columns, n * bk)
+        assert torch.equal(c, a[:, :depth].int() @ b[:depth].int())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("columns", "rows"), [(100, 256), (256, 100)])
+def test_zeros_beyond_one_operand_meet_infinity_in_the_other(columns, rows, dtype):
+    @T.prim_func
+    def program(A: T.Tensor((64, columns), dtype), B: T.Tensor((rows, 64), dtype), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((64, 64), dtype)
+            b = T.alloc_shared((64, 64), dtype)
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.serial(4):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    assert streams(program)
+    kind = getattr(torch, dtype)
+    a, b, c = torch.ones(64, columns, dtype=kind), torch.ones(rows, 64, dtype=kind), torch.zeros(64, 64)
+    if columns < rows:
+        b[150, :32] = float("inf")
+    else:
+        a[:32, 150] = float("inf")
+    tl.compile(program, target="cpu")(a, b, c)
+    touched = c if columns > rows else c.T
+    assert touched[:32].isnan().all()
+    assert (touched[32:] == 100).all()
+
+
+def test_a_sum_for_every_step_is_not_one_product():
+    @T.prim_func
+    def program(
+        A: T.Tensor((32, 64), "float32"), B: T.Tensor((64, 32), "float32"), C: T.Tensor((2, 32, 32), "float32")
+    ):
+        with T.Kernel(1):
+            a = T.alloc_shared((32, 32), "float32")
+            b = T.alloc_shared((32, 32), "float32")
+            c = T.alloc_fragment((2, 32, 32), "float32")
+            T.clear(c)
+            for k in T.serial(2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c[k, 0:32, 0:32])
+            T.copy(c, C)
+
+    assert not streams(program)
+    a, b, c = torch.randint(-4, 5, (32, 64)).float(), torch.randint(-4, 5, (64, 32)).float(), torch.zeros(2, 32, 32)
+    tl.compile(program, target="cpu")(a, b, c)
+    assert torch.equal(c, torch.stack([a[:, :32] @ b[:32], a[:, 32:] @ b[32:]]))

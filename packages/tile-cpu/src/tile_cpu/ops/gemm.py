@@ -265,23 +265,41 @@ class _Grouped(_Plain):
         return known is not None and known % self._dot.group == 0
 
     def _correction(self, factor: int) -> Matrix:
-        """`factor` times the sum of every column of B: what flipping the sign bits of A took from C."""
+        """`factor` times the sum of every column of B: what flipping the sign bits of A took from C.
+
+        Blocks share the sums over the whole depth; where fewer steps count, the sums are of those alone.
+        """
         source = self._source("b")
         width = -(-self._columns // self._lanes) * self._lanes
-        bias = matrices.local(1, width, "int32", f"{source.tile.name}_sums")
+        name = f"{source.tile.name}_sums"
+        total = matrices.local(1, width, "int32", name)
+        total = self._prepared(total, self._column_sums(source, total, int32(self._depth), factor))
+        if DEPTH not in self._call.attrs:
+            return total
+        group = self._dot.group
+        counted = tirx.floordiv(self._valid + (group - 1), int32(group)) * int32(group)
+        bias = self._new(1, width, "int32", f"{name}_counted")
+        copied = matrices.convert(total, bias, 1, self._columns)
+        summed = self._column_sums(source, bias, counted, factor)
+        self._before.append(S.IfThenElse(counted < int32(self._depth), summed, copied, self._call.span))
+        return bias
+
+    def _column_sums(self, source: Matrix, sums: Matrix, depth: ir.Expr, factor: int) -> S.Stmt:
+        """Set `sums` to `factor` times the sum of the first `depth` elements of every column of `source`."""
 
         def column(index: list[ir.Expr]) -> S.Stmt:
             (n,) = index
-            total = Cell.new("total", bias.dtype)
+            total = Cell.new("total", sums.dtype)
 
             def step(k: ir.Expr) -> S.Stmt:
                 return total.set(tirx.Add(total.get(), tirx.Cast("int32", source.load(k, n))))
 
             scaled = tirx.Mul(total.get(), int32(factor))
-            loop = serial(int32(self._depth), step)
-            return sequence([total.declare(), total.set(int32(0)), loop, bias.store(scaled, int32(0), n)])
+            return sequence(
+                [total.declare(), total.set(int32(0)), serial(depth, step), sums.store(scaled, int32(0), n)]
+            )
 
-        return self._prepared(bias, parallel([int32(self._columns)], column))
+        return parallel([int32(self._columns)], column)
 
     def _last_columns(self, operands: Operands, first: int) -> list[S.Stmt]:
         """The columns that do not fill a vector, in a copy of that part of C that does."""

@@ -9,7 +9,8 @@ A core has no use for a copy of A, whose elements it broadcasts, and brings B in
 of the loop become one, which reads and writes C less often.
 
 A region may reach beyond its tensor, or beyond the end of the loop. The multiplication then says that it reads zeros
-there (`PADDED`, of A; of B it always does) and how many of its steps along K count (`DEPTH`).
+there (`PADDED`, of A; of B it always does) and how many of its steps along K count (`DEPTH`). All count where either
+operand has elements: a zero times infinity is NaN.
 
 The sums are the same numbers in the same order: C is in the dtype of the sums, so that it rounds nothing between steps.
 """
@@ -116,6 +117,8 @@ def _match(loop: S.For, uses: dict[ir.Var, int]) -> _Match | None:
     *copies, gemm = (view(step, OPS) for step in steps)
     if constant(gemm.args["clear_accum"]) != 0 or str(Tile(gemm.region("c")).dtype) not in _SUMS:
         return None
+    if any(var.same_as(loop.loop_var) for var in visit.collect(gemm.region("c"), ir.Var)):
+        return None
     operands = {}
     for side in "ab":
         tile = gemm.region(side)
@@ -173,9 +176,9 @@ def _streamed(loop: S.For, match: _Match, depth_bytes: int, facts: Analyzer) -> 
     attrs: dict[str, Any] = {}
     if not (whole and _is_inside(wide["a"], facts)):
         left = (loop.extent - first) * step
-        along = wide["a"].region[match.operands["a"].axis]
-        rest = wide["a"].source.shape[match.operands["a"].axis] - along.min
-        attrs = {PADDED: 1, DEPTH: tirx.max(tirx.min(tirx.min(left, rest), along.extent), tirx.IntImm(dtype, 1))}
+        rest = tirx.max(*(_rest(wide[side], match.operands[side].axis) for side in "ab"))
+        most = tirx.min(left, tirx.IntImm(dtype, factor * step))
+        attrs = {PADDED: 1, DEPTH: tirx.max(tirx.min(most, rest), tirx.IntImm(dtype, 1))}
     gemm = replace(match.gemm, args={**match.gemm.args, **wide}, attrs={**match.gemm.attrs, **attrs})
     return rebuild.loop(loop, loop_var=block, extent=blocks, step=None, body=gemm.to_stmt())
 
@@ -192,6 +195,11 @@ def _is_inside(region: ir.TensorRegion, facts: Analyzer) -> bool:
         facts.can_prove(axis.min >= 0) and facts.can_prove(axis.min + axis.extent <= size)
         for axis, size in zip(region.region, region.source.shape, strict=True)
     )
+
+
+def _rest(region: ir.TensorRegion, axis: int) -> ir.Expr:
+    """How many elements the tensor has along `axis` from the region's first on."""
+    return region.source.shape[axis] - region.region[axis].min
 
 
 def _widened(operand: _Operand, loop_var: ir.Var, first: ir.Expr, factor: int) -> ir.TensorRegion:
