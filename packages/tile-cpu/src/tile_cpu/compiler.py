@@ -26,6 +26,7 @@ from tile_core.jit.host import packed_entry
 from tile_core.ops.threads import EXTERN_CALLS, called
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
+from tile_cpu.passes.bind_extents import BindExtents
 from tile_cpu.passes.fence_masked_stores import FenceMaskedStores
 from tile_cpu.passes.fold_zero_bits import FoldZeroBits
 from tile_cpu.passes.hoist_lets import HoistLets
@@ -66,6 +67,7 @@ _STEPS: tuple[Step, ...] = (
     _each(LegalizeNarrowFloats()),
     _each(LegalizeFloatToInt()),
     _each(FenceMaskedStores()),
+    _each(BindExtents()),
     _each(LegalizeDivision()),
     _each(HoistLets()),
     _each(WrapIntegers()),

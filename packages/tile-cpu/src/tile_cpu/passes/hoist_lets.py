@@ -168,8 +168,8 @@ class _Hoister:
 def _sizes(body: S.Stmt) -> set[ir.Var]:
     """The names in the types of buffers, which a pass cannot replace by a load."""
     stmts = [*visit.collect(body, S.AllocBuffer), *visit.collect(body, S.DeclBuffer)]
-    parts = [part for stmt in stmts for part in (*stmt.buffer.shape, *stmt.buffer.strides, stmt.buffer.elem_offset)]
-    return {var for part in parts for var in visit.collect(part, ir.Var)}
+    types = [stmt.buffer.ty for stmt in stmts]
+    return {var for ty in types for var in visit.collect(ty, ir.Var)}
 
 
 def _is_cell_of(value: ir.Expr, prefix: list[S.Stmt]) -> bool:
