@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import torch
 
-import tile_core as tl
 import tile_core.language as T
 
 K = 128
-
-
-def run(program: Any, *arguments: Any) -> int:
-    """Run emulated with checks; how many launches copy ahead."""
-    target = {"kind": "cuda", "arch": "sm_90"}
-    kernel = tl.compile(program, target=target, execution="emulate", pass_configs={"tile.emulate_check": True})
-    kernel(*arguments)
-    return int(kernel.report()["specialized_warps"])
+Run = Callable[..., int]
 
 
 def halves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
@@ -34,7 +26,7 @@ def poisoned(*shape: int) -> torch.Tensor:
     return torch.full(shape, float("nan"))
 
 
-def test_results_that_a_loop_stores_to_one_place() -> None:
+def test_results_that_a_loop_stores_to_one_place(run: Run) -> None:
     @T.prim_func
     def program(A: T.Tensor((64, K), "float16"), B: T.Tensor((K, 64), "float16"), C: T.Tensor((64, 64), "float32")):
         with T.Kernel(1, threads=128):
@@ -54,7 +46,7 @@ def test_results_that_a_loop_stores_to_one_place() -> None:
     close(c, a.float() @ b.float())
 
 
-def test_stages_that_boxes_cannot_begin_at() -> None:
+def test_stages_that_boxes_cannot_begin_at(run: Run) -> None:
     @T.prim_func
     def program(A: T.Tensor((12, 24), "float16"), S: T.Tensor((24,), "float32")):
         with T.Kernel(1, threads=128):
@@ -74,7 +66,7 @@ def test_stages_that_boxes_cannot_begin_at() -> None:
 
 
 @pytest.mark.parametrize("op", ["reduce", "cumsum", "transpose"])
-def test_ops_that_number_the_axes_of_a_tile(op: str) -> None:
+def test_ops_that_number_the_axes_of_a_tile(op: str, run: Run) -> None:
     @T.prim_func
     def program(A: T.Tensor((64, 256), "float32"), Out: T.Tensor((64, 64), "float32")):
         with T.Kernel(1, threads=128):
@@ -104,7 +96,7 @@ def test_ops_that_number_the_axes_of_a_tile(op: str) -> None:
     close(out, expected[op])
 
 
-def test_a_tile_that_a_condition_reads_behind_the_loop() -> None:
+def test_a_tile_that_a_condition_reads_behind_the_loop(run: Run) -> None:
     @T.prim_func
     def program(A: T.Tensor((64, 128), "float32"), D: T.Tensor((128,), "float32")):
         with T.Kernel(1, threads=128):
@@ -125,7 +117,7 @@ def test_a_tile_that_a_condition_reads_behind_the_loop() -> None:
     close(d, torch.ones(128))
 
 
-def test_a_result_before_a_ring_that_fills_shared_memory() -> None:
+def test_a_result_before_a_ring_that_fills_shared_memory(run: Run) -> None:
     @T.prim_func
     def program(
         A: T.Tensor((128, 512), "float16"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,13 +14,7 @@ import tile_core.language as T
 M = N = K = 128
 BK = 64
 TARGET = {"kind": "cuda", "arch": "sm_90"}
-
-
-def run(program: Any, *arguments: Any) -> int:
-    """Run emulated with checks; how many launches copy ahead."""
-    kernel = tl.compile(program, target=TARGET, execution="emulate", pass_configs={"tile.emulate_check": True})
-    kernel(*arguments)
-    return int(kernel.report()["specialized_warps"])
+Run = Callable[..., int]
 
 
 def halves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
@@ -35,7 +30,7 @@ def poisoned(*shape: int) -> torch.Tensor:
     return torch.full(shape, float("nan"))
 
 
-def test_a_tensor_that_the_kernel_writes_is_not_read_ahead() -> None:
+def test_a_tensor_that_the_kernel_writes_is_not_read_ahead(run: Run) -> None:
     @T.prim_func
     def program(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
         with T.Kernel(1, threads=128):
@@ -59,7 +54,7 @@ def test_a_tensor_that_the_kernel_writes_is_not_read_ahead() -> None:
 
 
 @pytest.mark.parametrize("kind", ["variable", "written", "exit"])
-def test_what_only_the_block_knows_keeps_its_copies(kind: str) -> None:
+def test_what_only_the_block_knows_keeps_its_copies(kind: str, run: Run) -> None:
     @T.prim_func
     def program(
         A: T.Tensor((M, K), "float16"),
@@ -92,7 +87,7 @@ def test_what_only_the_block_knows_keeps_its_copies(kind: str) -> None:
     close(c, a.float() @ b.float())
 
 
-def test_tables_and_lengths_that_nothing_writes_are_read_ahead() -> None:
+def test_tables_and_lengths_that_nothing_writes_are_read_ahead(run: Run) -> None:
     pages, longest = 5, 4
 
     @T.prim_func
@@ -124,7 +119,7 @@ def test_tables_and_lengths_that_nothing_writes_are_read_ahead() -> None:
     close(c, torch.stack([*expected, torch.zeros(64, 64)]))
 
 
-def test_a_pipeline_that_another_loop_repeats() -> None:
+def test_a_pipeline_that_another_loop_repeats(run: Run) -> None:
     @T.prim_func
     def program(A: T.Tensor((256, K), "float16"), B: T.Tensor((K, 256), "float16"), C: T.Tensor((256, 256), "float32")):
         with T.Kernel(3, threads=128) as bx:
@@ -147,7 +142,7 @@ def test_a_pipeline_that_another_loop_repeats() -> None:
     close(c, a.float() @ b.float())
 
 
-def test_tiles_that_threads_read_themselves() -> None:
+def test_tiles_that_threads_read_themselves(run: Run) -> None:
     """Integers arrive ahead and are converted by threads: every lane has read before a stage is given back."""
 
     @T.prim_func
@@ -231,7 +226,7 @@ def test_compiles_for(arch: str) -> None:
     assert ("wgmma" in source) == (arch == "sm_90")
 
 
-def test_a_ticket_is_drawn_once() -> None:
+def test_a_ticket_is_drawn_once(run: Run) -> None:
     """A block's atomic is not repeated by the thread that copies."""
 
     @T.prim_func
@@ -259,7 +254,7 @@ def test_a_ticket_is_drawn_once() -> None:
     close(c, a.float() @ b.float())
 
 
-def test_a_tensor_that_is_written_by_another_name_is_not_read_ahead() -> None:
+def test_a_tensor_that_is_written_by_another_name_is_not_read_ahead(run: Run) -> None:
     @T.prim_func
     def program(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"), C: T.Tensor((64, 64), "float32")):
         with T.Kernel(1, threads=128):
@@ -285,7 +280,7 @@ def test_a_tensor_that_is_written_by_another_name_is_not_read_ahead() -> None:
 
 
 @pytest.mark.parametrize("how", ["name", "condition", "bound"])
-def test_a_result_that_is_read_again(how: str) -> None:
+def test_a_result_that_is_read_again(how: str, run: Run) -> None:
     """A result that a name, a condition or a bound reads is in memory by then."""
 
     @T.prim_func
@@ -325,7 +320,7 @@ def test_a_result_that_is_read_again(how: str) -> None:
     close(d, torch.full((128,), 128.0))
 
 
-def test_a_product_that_became_a_loop_is_not_counted_as_in_flight() -> None:
+def test_a_product_that_became_a_loop_is_not_counted_as_in_flight(run: Run) -> None:
     """The first product is waited for by counting those behind it, which the second one, in scalar code, is not."""
 
     @T.prim_func

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from tile_core.errors.frontend import CallSignatureError, ControlFlowError, MacroArgumentError, ParameterError
+from tile_core.errors.frontend import CallSignatureError, MacroArgumentError, ParameterError
 from tile_core.frontend.binding import fixed, settled
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.positions import located, user_frame
@@ -102,10 +102,7 @@ class Macro(Generic[P, R]):
         """Trace the body into the function being traced."""
         builder = current_builder()
         if builder.macros == MAX_DEPTH:
-            raise ControlFlowError(
-                f"macros call each other without end, at least {MAX_DEPTH} deep",
-                remedy="end a recursion by a condition that is known while tracing",
-            )
+            raise RecursionError(f"more than {MAX_DEPTH} macros within each other")
         call = self._bind(*args, **kwargs)
         call.apply_defaults()
         position, entry_depth, loops = builder.position, builder.entry_depth, builder.loops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -64,10 +65,7 @@ def _infix(operator: Infix, *, wraps: bool = False, sees: bool = False) -> ExprH
 
     def handler(printer: Printer, node: Node) -> Code:
         _require_scalar(printer, node)
-        if sees:
-            with printer.overflow.seen():
-                code = operator.join(printer.expr(node.a), printer.expr(node.b))
-        else:
+        with printer.overflow.seen() if sees else nullcontext():
             code = operator.join(printer.expr(node.a), printer.expr(node.b))
         return printer.narrowed(code, node) if wraps else code
 

@@ -145,7 +145,9 @@ class Printer:
         for position, buffer in enumerate(func.params):
             if isinstance(buffer.ty, tirx.BufferType):
                 found += self._sizes(buffer, position)
-        sizes = {size for buffer in func.params if isinstance(buffer.ty, tirx.BufferType) for size in _sizes(buffer)}
+        sizes = {
+            size for buffer in func.params if isinstance(buffer.ty, tirx.BufferType) for size in _named_sizes(buffer)
+        }
         for var in func.params:
             if not isinstance(var.ty, tirx.BufferType) and var not in sizes:
                 self.overflow.bind(var)
@@ -368,7 +370,7 @@ class Printer:
         )
 
 
-def _sizes(buffer: Node) -> list[Node]:
+def _named_sizes(buffer: Node) -> list[Node]:
     return [var for size in (*buffer.ty.shape, *buffer.ty.strides) for var in visit.collect(size, ir.Var)]
 
 
