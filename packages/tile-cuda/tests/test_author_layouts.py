@@ -84,8 +84,37 @@ def test_what_has_no_code_is_refused(name: str) -> None:
 def test_layouts_that_disagree_are_refused() -> None:
     rows = T.Fragment((64, 8), forward_fn=lambda i, j: (i, j))
     columns = T.Fragment((64, 8), forward_fn=lambda i, j: (j, i))
-    with pytest.raises(LayoutError, match="cannot be kept"):
+    with pytest.raises(
+        LayoutError, match=r"the layouts of f \(line \d+\) and the loops i, j of line \d+ differ"
+    ) as raised:
         tl.compile(doubled(64, 8, rows, columns), target=TARGET, execution="emulate")
+    assert raised.value.span is not None
+
+
+def test_a_layout_that_a_product_cannot_have_is_refused() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.annotate_layout({c: T.Fragment((64, 64), forward_fn=lambda i, j: (i, j))})
+            T.clear(c)
+            T.copy(A, a)
+            T.gemm(a, a, c, transpose_B=True)
+            T.copy(c, C)
+
+    with pytest.raises(LayoutError, match=r"layout of c \(line \d+\) cannot be kept: it does not fit the instructions"):
+        tl.compile(kernel, target=TARGET, execution="emulate")
+
+
+@pytest.mark.parametrize("place", ["tile", "loops"])
+def test_a_layout_of_more_threads_than_there_are_is_refused(place: str) -> None:
+    """Elements of threads that nobody launched would be lost."""
+    layout = T.Fragment((32, 4), forward_fn=lambda i, j: (i * 4 + j, 0))
+    program = doubled(32, 4, *((layout, None) if place == "tile" else (None, layout)))
+    with pytest.raises(LayoutError, match="uses threads 0 to 127, and 64 threads work on it") as raised:
+        tl.compile(program, target=TARGET, execution="emulate")
+    assert raised.value.span is not None
 
 
 def test_a_fragment_that_has_to_be_shared_keeps_no_layout() -> None:
@@ -100,8 +129,9 @@ def test_a_fragment_that_has_to_be_shared_keeps_no_layout() -> None:
             for i in T.Parallel(64):
                 B[i] = f[63 - i]
 
-    with pytest.raises(LayoutError, match="has to be shared"):
+    with pytest.raises(LayoutError, match=r"its use in the loop i of line \d+, so it has to be shared") as raised:
         tl.compile(kernel, target=TARGET, execution="emulate")
+    assert "for i in T.Parallel(64):" in str(raised.value)
 
 
 def copied(layout: Any, *, through_shared: bool = False) -> Any:

@@ -3,103 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import ir
 
-from tile_core.errors.layouts import LayoutError
-from tile_core.ir import regions
 from tile_core.ir.regions import constant
 from tile_core.layouts.author import author_digits
 from tile_core.layouts.digits import AxisDigits, Digit, are_alike, extent_of
 from tile_core.passes.accesses import Access, accesses
+from tile_core.passes.groups import Group, Nest, Node
+from tile_core.passes.layout_refusals import (
+    Given,
+    beyond_the_block,
+    disagreeing,
+    given_to_nest,
+    given_to_tile,
+    without_code,
+)
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.nests import ParallelNest, Program
-
-
-@dataclass(frozen=True)
-class Nest:
-    """A nest of a group; `classes` number its axes within the group. `is_product`: a step of a matrix product."""
-
-    variables: tuple[ir.Var, ...]
-    extents: tuple[Any, ...]
-    classes: tuple[int, ...]
-    accesses: tuple[Access, ...]
-    is_product: bool = False
-
-    @property
-    def touches_memory(self) -> bool:
-        """Whether it reads or writes shared or global memory."""
-        return any(access.scope in (regions.GLOBAL, *regions.SHARED) for access in self.accesses)
-
-
-@dataclass(frozen=True)
-class Node:
-    """A fragment of a group. Axes of extent 1 that no nest walks have no class."""
-
-    buffer: ir.Var
-    classes: tuple[int, ...]
-    is_scalar_read: bool
-
-
-@dataclass(frozen=True)
-class Group:
-    """Members that are mapped together. `extents` are those of the classes, the fastest last.
-
-    `digits` are what matrix instructions prescribe for the classes, `None` where the group is free. `scanned` are the
-    classes that scans run along.
-    """
-
-    extents: tuple[Any, ...]
-    nests: tuple[Nest, ...]
-    fragments: tuple[Node, ...]
-    has_reduction: bool
-    digits: tuple[AxisDigits, ...] | None = None
-    scanned: frozenset[int] = frozenset()
-
-    @property
-    def members(self) -> tuple[Nest | Node, ...]:
-        """Nests and fragments."""
-        return (*self.nests, *self.fragments)
-
-    @property
-    def is_uniform(self) -> bool:
-        """Whether every member has every class in the same order and nothing is reduced: it can be mapped flat."""
-        whole = tuple(range(len(self.extents)))
-        free = not self.has_reduction and not self.scanned
-        return free and all(member.classes == whole for member in self.members)
-
-    @property
-    def is_product(self) -> bool:
-        """Whether it is the tile of a matrix product and what is done to it, element by element."""
-        return self.is_uniform and len(self.extents) == 2 and any(nest.is_product for nest in self.nests)
-
-    @property
-    def slots(self) -> tuple[tuple[int, ...], ...]:
-        """Classes that the same threads walk, the fastest first: no member has two of a slot, so they never meet."""
-        found: list[list[int]] = []
-        for number in reversed(range(len(self.extents))):
-            free = (slot for slot in found if not any(self._meet(number, other) for other in slot))
-            slot = next(free, None)
-            if slot is None:
-                found.append([number])
-            else:
-                slot.append(number)
-        return tuple(map(tuple, found))
-
-    def _meet(self, a: int, b: int) -> bool:
-        return any(a in member.classes and b in member.classes for member in self.members)
-
-    @property
-    def laned(self) -> tuple[int, ...]:
-        """The classes that vectors may lie along: the fastest, where they are the last axis of every member."""
-        if not self.extents:
-            return ()
-        fastest = self.slots[0]
-        return (
-            fastest if all(number not in member.classes[:-1] for member in self.members for number in fastest) else ()
-        )
 
 
 class _Union:
@@ -150,21 +72,34 @@ def _fits(extents: tuple[Any, ...], axis: int, size: int) -> bool:
     return all(isinstance(extent, int) for extent in extents) and extents[axis] <= size
 
 
-def group_nodes(program: Program, shared: frozenset[ir.Var]) -> tuple[list[Group], frozenset[ir.Var]]:
-    """The groups, and the fragments that cannot be tied (then the groups are empty)."""
-    return _Grouping(program, shared).result()
+def group_nodes(program: Program, shared: frozenset[ir.Var], threads: int) -> tuple[list[Group], frozenset[ir.Var]]:
+    """The groups of a program of `threads` threads, and the fragments that cannot be tied (then there are no groups).
+
+    Raises:
+        LayoutError: a layout of the author's that cannot be kept.
+    """
+    return _Grouping(program, shared, threads).result()
+
+
+def untied(program: Program, buffer: ir.Var) -> ParallelNest | None:
+    """The first nest that accesses a fragment as no layout in registers allows."""
+    for nest in program.nests:
+        if any(access.buffer.same_as(buffer) and projection(access, nest) is None for access in accesses(nest.body)):
+            return nest
+    return None
 
 
 class _Grouping:
-    def __init__(self, program: Program, shared: frozenset[ir.Var]) -> None:
+    def __init__(self, program: Program, shared: frozenset[ir.Var], threads: int) -> None:
         self._program = program
+        self._threads = threads
         self._fragments = [buffer for buffer in program.fragments if buffer not in shared]
         self._number = {buffer: number for number, buffer in enumerate(self._fragments)}
         self._accesses = [tuple(accesses(nest.body)) for nest in program.nests]
         self._axes, self._members = _Union(), _Union()
         self._refused: set[ir.Var] = set()
         self._prescribed: list[tuple[Axis, AxisDigits]] = []
-        self._authored: dict[Axis, str] = {}
+        self._authored: dict[Axis, Given] = {}
 
     def result(self) -> tuple[list[Group], frozenset[ir.Var]]:
         for number, nest in enumerate(self._program.nests):
@@ -227,25 +162,25 @@ class _Grouping:
 
     def _prescribe_authored(self) -> None:
         """Layouts that the author gave come first: they are kept, or refused."""
-        for buffer, maps in self._program.layouts.items():
+        for buffer, layout in self._program.layouts.items():
             if buffer in self._number:
                 extents = [constant(extent) or 0 for extent in buffer.shape]
-                self._prescribe(("fragment", self._number[buffer]), maps, extents, str(buffer.name))
+                given = given_to_tile(buffer, layout.span)
+                self._prescribe(("fragment", self._number[buffer]), layout.value.attrs, extents, given)
         for number, nest in enumerate(self._program.nests):
             if nest.layout is not None:
-                names = ", ".join(str(var.name) for var in nest.variables)
                 extents = [int(extent) for extent in nest.layout["shape"]]
-                self._prescribe(("nest", number), nest.layout, extents, f"the loops {names}")
+                self._prescribe(("nest", number), nest.layout, extents, given_to_nest(nest))
 
-    def _prescribe(self, member: tuple[str, int], maps: Any, extents: list[int], name: str) -> None:
+    def _prescribe(self, member: tuple[str, int], maps: Any, extents: list[int], given: Given) -> None:
         digits = author_digits(maps, extents)
         if digits is None:
-            raise LayoutError(
-                f"the layout of {name} has no code: its axes are not dealt to threads and registers each by itself",
-                remedy="use sums of i // a % b of single indices, each for the thread or for the register",
-            )
+            raise without_code(given)
+        last = sum((digit.count - 1) * (digit.stride or 0) for axis in digits for digit in axis)
+        if last >= self._threads:
+            raise beyond_the_block(given, last, self._threads)
         fresh = [((*member, axis), own) for axis, own in enumerate(digits)]
-        self._authored |= {axis: name for axis, _own in fresh}
+        self._authored |= {axis: given for axis, _own in fresh}
         self._prescribed[:0] = fresh
 
     def _digits(self, roots: list[Hashable], extents: tuple[Any, ...]) -> tuple[AxisDigits, ...] | None:
@@ -263,14 +198,40 @@ class _Grouping:
             fits = are_alike(found.setdefault(root, digits), digits) and all(
                 isinstance(extent, int) and extent <= extent_of(digits) for extent in self._extents_of(root)
             )
-            if not fits and any(self._axes.find(given) == root for given in self._authored):
-                names = sorted({name for given, name in self._authored.items() if self._axes.find(given) == root})
-                raise LayoutError(
-                    f"the layout of {' and '.join(names)} cannot be kept: what is used with it is dealt otherwise",
-                    remedy="give all tiles and loops that meet one layout, or none of them",
-                )
-            if not fits:
-                self._refused.add(self._fragments[axis[1]])
+            if fits:
+                continue
+            authored = {given for own, given in self._authored.items() if self._axes.find(own) == root}
+            if authored:
+                own = sorted(authored, key=lambda given: given.name)
+                raise disagreeing(own, *self._members_of(root), by_product=self._is_prescribed(root))
+            self._refused.add(self._fragments[axis[1]])
+
+    def _is_prescribed(self, root: Hashable) -> bool:
+        """Whether a matrix product says how a class is dealt."""
+        held = [self._number[one.buffer] for product in self._program.products for one in product.held]
+        return any(
+            self._axes.find(("fragment", number, axis)) == root
+            for number in held
+            for axis in range(len(self._fragments[number].shape))
+        )
+
+    def _members_of(self, root: Hashable) -> tuple[list[ParallelNest], list[ir.Var]]:
+        """The nests of a class, those that use several of its fragments where there are such, and its fragments."""
+        fragments = [
+            buffer
+            for number, buffer in enumerate(self._fragments)
+            if any(self._axes.find(("fragment", number, axis)) == root for axis in range(len(buffer.shape)))
+        ]
+        numbers = [
+            number
+            for number, nest in enumerate(self._program.nests)
+            if any(self._axes.find(("nest", number, axis)) == root for axis in range(len(nest.extents)))
+        ]
+        meeting = [number for number in numbers if len(self._used(number) & set(fragments)) > 1]
+        return [self._program.nests[number] for number in meeting or numbers], fragments
+
+    def _used(self, nest: int) -> set[ir.Var]:
+        return {access.buffer for access in self._accesses[nest]}
 
     def _extents_of(self, root: Hashable) -> list[Any]:
         nests = [

@@ -32,7 +32,6 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.errors.layouts import LayoutError
 from tile_core.errors.passes import TileExtentError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
@@ -43,8 +42,10 @@ from tile_core.ir.views import viewed
 from tile_core.layouts.digits import DigitMapping, extent_of
 from tile_core.layouts.mapping import FlatMapping, Mapping, SplitMapping
 from tile_core.passes.accesses import Access, lane_stride, offset, substitute, uses, vector_width
-from tile_core.passes.axis_groups import Group, Nest, Node, group_nodes
+from tile_core.passes.axis_groups import group_nodes, untied
 from tile_core.passes.base import PassContext
+from tile_core.passes.groups import Group, Nest, Node
+from tile_core.passes.layout_refusals import given_to_tile, shared_instead
 from tile_core.passes.matrix import MatrixUnits, Multiplier
 from tile_core.passes.nests import collect_program
 from tile_core.passes.thread_parts import Part, parts_of
@@ -108,6 +109,7 @@ class InferLayouts:
 
     Raises:
         TileExtentError: a tile whose size is not known before the call.
+        LayoutError: a layout of the author's that cannot be kept.
     """
 
     name: ClassVar[str] = "infer_layouts"
@@ -156,7 +158,7 @@ def _plan_part(
 ) -> None:
     while True:
         program = collect_program(part.body, frozenset(shared), multiplier)
-        groups, refused = group_nodes(program, frozenset(shared))
+        groups, refused = group_nodes(program, frozenset(shared), part.threads)
         settled = [_Settled(group, part.threads, multiplier.capabilities, changing) for group in groups]
         refused |= {node.buffer for group in settled for node in (*group.uniform_but_spare(), *group.unscannable())}
         if not refused:
@@ -164,12 +166,9 @@ def _plan_part(
         shared = shared | refused
     for group in settled:
         group.record(plan)
-    lost = [str(buffer.name) for buffer in program.layouts if buffer in shared]
-    if lost:
-        raise LayoutError(
-            f"the layout of {lost[0]} cannot be kept: its accesses fit no layout in registers, so it has to be shared",
-            remedy="drop the layout, or access the fragment by the loops' own variables",
-        )
+    for buffer, layout in program.layouts.items():
+        if buffer in shared:
+            raise shared_instead(given_to_tile(buffer, layout.span), untied(program, buffer))
     plan.elsewhere |= shared
     plan.shared.extend(buffer for buffer in program.fragments if buffer in shared)
 

@@ -91,7 +91,7 @@ class Program:
     """What a kernel body holds.
 
     `block_accesses` stand outside of every nest: each thread makes them. `viewed` are buffers that have other names;
-    `layouts` those of fragments that the author gave, as maps.
+    `layouts` the annotations of fragments whose layout the author gave.
     """
 
     nests: list[ParallelNest] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Program:
     block_accesses: list[Access] = field(default_factory=list)
     viewed: list[ir.Var] = field(default_factory=list)
     products: list[MatrixProduct] = field(default_factory=list)
-    layouts: dict[ir.Var, Any] = field(default_factory=dict)
+    layouts: dict[ir.Var, S.AttrStmt] = field(default_factory=dict)
 
 
 FOREIGN = "tile.foreign"
@@ -166,7 +166,7 @@ def collect_program(body: S.Stmt, shared: frozenset[ir.Var], multiplier: Multipl
     collector.collect(body)
     for attr in visit.collect(body, S.AttrStmt):
         if attr.attr_key == LAYOUT and "thread_map" in attr.value.attrs:
-            collector.program.layouts[attr.node] = attr.value.attrs
+            collector.program.layouts[attr.node] = attr
     return collector.program
 
 
