@@ -10,7 +10,7 @@ import pytest
 import tile_core as tl
 import tile_core.language as T
 from tile_cuda import nvcc
-from tile_cuda.errors import DeviceCompilerError
+from tile_cuda.errors import DeviceCompilerError, ToolchainArchitectureError
 from tile_cuda.settings import settings
 
 TARGET = {"kind": "cuda", "arch": "sm_90"}
@@ -72,3 +72,16 @@ def test_without_a_toolkit_it_says_where_was_looked(monkeypatch: Any) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DeviceCompilerError, match="looked in CUDA_HOME"):
         nvcc.compile_source(SOURCE, "sm_80", "k")
+
+
+def test_an_older_toolkit_says_which_one_would_do(tmp_path: Path, monkeypatch: Any) -> None:
+    older = tmp_path / "bin" / "nvcc"
+    older.parent.mkdir()
+    older.write_text(
+        "#!/bin/sh\necho \"nvcc fatal   : Unsupported gpu architecture 'compute_110a'\"\nexit 1\n", "utf-8"
+    )
+    older.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(ToolchainArchitectureError, match="does not compile for sm_110") as raised:
+        nvcc.compile_source(SOURCE, "sm_110a", "k")
+    assert "sm_110 needs CUDA 13" in raised.value.remedy

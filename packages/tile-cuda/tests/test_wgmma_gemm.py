@@ -375,12 +375,25 @@ def one_product(m: int = 64, n: int = 64, threads: int = 128, scope: str = "loca
 
 
 @pytest.mark.parametrize(
-    ("arch", "shape"),
-    [("sm_80", {}), ("sm_100", {}), ("sm_90", {"m": 32}), ("sm_90", {"threads": 96}), ("sm_90", {"scope": "shared"})],
+    ("arch", "shape", "why"),
+    [
+        ("sm_80", {}, "the architecture has no wgmma"),
+        ("sm_100", {}, "the architecture has no wgmma"),
+        (
+            "sm_90",
+            {"m": 32},
+            "the tile 32 × 64 × 64 is not made of multiples of 64 × 8 × 16; the nearest is 64 × 64 × 64",
+        ),
+        ("sm_90", {"n": 20}, "the nearest is 64 × 24 × 64"),
+        ("sm_90", {"n": 512}, "a warpgroup cannot have 64 × 512: one has multiples of 64 rows, at most 256 columns"),
+        ("sm_90", {"threads": 96}, "wgmma wants multiples of 128 threads, not 96"),
+        ("sm_90", {"scope": "shared"}, "wgmma wants C in a fragment"),
+    ],
 )
-def test_a_product_that_no_warpgroup_computes_is_refused(arch: str, shape: dict[str, Any]) -> None:
+def test_a_product_that_no_warpgroup_computes_is_refused(arch: str, shape: dict[str, Any], why: str) -> None:
     with pytest.raises(MissingLoweringError, match="wgmma_gemm: no instruction of a warpgroup.*a of float16") as raised:
         tl.compile(one_product(**shape), target={"kind": "cuda", "arch": arch})
+    assert why in str(raised.value)
     assert "T.gemm takes any other" in str(raised.value)
     assert raised.value.span is not None
 

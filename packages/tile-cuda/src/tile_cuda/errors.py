@@ -36,7 +36,7 @@ class MissingDriverError(TileError, RuntimeError):
 
 
 class ToolchainArchitectureError(TileError, RuntimeError):
-    """The installed NVRTC does not know the architecture that a kernel is compiled for.
+    """The installed NVRTC or nvcc does not know the architecture that a kernel is compiled for.
 
     Every architecture has a first version of CUDA that compiles for it, and the message names it. Install that version
     of NVRTC, or compile for an architecture that the installed one knows: printing and emulation need none.

@@ -13,8 +13,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tile_cuda.errors import DeviceCompilerError
+from tile_cuda.errors import DeviceCompilerError, ToolchainArchitectureError
 from tile_cuda.nvrtc import OPTIONS, Compiled
+from tile_cuda.target import table
+
+_UNKNOWN_ARCHITECTURE = "Unsupported gpu architecture"
 
 
 def compile_source(
@@ -23,14 +26,18 @@ def compile_source(
     """A CUDA C++ source compiled for one architecture such as `sm_90`; `kernels` are those whose names are asked for.
 
     Raises:
+        ToolchainArchitectureError: this nvcc does not know the architecture.
         DeviceCompilerError: there is no nvcc, it refused the source, or a kernel has no single name in the cubin.
     """
     with tempfile.TemporaryDirectory(prefix="tile-cuda-") as folder:
         path, cubin = Path(folder) / f"{name}.cu", Path(folder) / f"{name}.cubin"
         path.write_text(source, "utf-8")
-        command = [_nvcc(), "-cubin", f"-arch={arch}", *OPTIONS, *flags, "-o", str(cubin), str(path)]
+        compiler = _nvcc()
+        command = [compiler, "-cubin", f"-arch={arch}", *OPTIONS, *flags, "-o", str(cubin), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a path and options
         log = done.stdout + done.stderr
+        if done.returncode and _UNKNOWN_ARCHITECTURE in log:
+            raise _unknown(arch, compiler)
         if done.returncode:
             raise _refusal(log.replace(f"{folder}{os.sep}", ""), source)
         content = cubin.read_bytes()
@@ -47,6 +54,16 @@ def _nvcc() -> str:
             remedy="install the CUDA toolkit, or compile with NVRTC: TILE_CUDA_COMPILER=nvrtc",
         )
     return found
+
+
+def _unknown(arch: str, compiler: str) -> ToolchainArchitectureError:
+    name = arch.rstrip("af")
+    first = table().capabilities(name).fact("toolkit")
+    return ToolchainArchitectureError(
+        f"{compiler} does not compile for {name}",
+        remedy=f"{name} needs CUDA {first} or later: install that toolkit, or compile with NVRTC of that version: "
+        "TILE_CUDA_COMPILER=nvrtc",
+    )
 
 
 def _lowered(kernel: str, cubin: bytes) -> str:

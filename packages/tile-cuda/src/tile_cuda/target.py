@@ -73,7 +73,8 @@ def _architecture(name: object) -> str:
     """The table's name of an architecture: `sm_90a` and `sm_100f` stand for the same facts as `sm_90` and `sm_100`."""
     text = name if isinstance(name, str) else str(name)
     base = text[:-1] if text[-1:] in ("a", "f") else text
-    table().capabilities(base)
+    known = base in table().architectures
+    table().capabilities(base if known else text)
     return base
 
 

@@ -161,6 +161,13 @@ def products(arch: str, dtype: str, total: str, tile: tuple[int, int, int], **co
         ("sm_75", "bfloat16", "float32", (32, 32, 32), "sm_75 has no mma of bfloat16"),
         ("sm_90", "float64", "float64", (32, 32, 32), "m16n8k16_f64_f64_f64 (wgmma does not multiply float64"),
         ("sm_90", "float16", "float32", (64, 32, 32), "(wgmma wants multiples of 128 threads, not 64)"),
+        (
+            "sm_75",
+            "int32",
+            "int32",
+            (32, 32, 32),
+            "it multiplies float16 into float32; float16 into float16; int8",
+        ),
     ],
 )
 def test_the_report_names_the_instruction_and_what_stands_against_another(

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import tile_core as tl
 import tile_core.language as T
+from tile_core.errors import SharedMemoryLimitError
 
 K = 128
 Run = Callable[..., int]
@@ -148,3 +150,27 @@ def test_a_result_before_a_ring_that_fills_shared_memory(run: Run) -> None:
     assert run(program, a, b, c, d) == 1
     close(c, a.float() @ b.float())
     close(d, a[:, :64].float() @ b[:64].float())
+
+
+@pytest.mark.parametrize(("arch", "stages"), [("sm_90", 5), ("sm_100", 8)])
+def test_a_pipeline_that_does_not_fit_says_how_many_bytes_its_stages_take(arch: str, stages: int) -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((128, 1024), "float16"), B: T.Tensor((1024, 256), "float16"), C: T.Tensor((128, 256), T.float16)
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((128, 128), "float16")
+            b = T.alloc_shared((128, 256), "float16")
+            c = T.alloc_fragment((128, 256), "float32")
+            T.clear(c)
+            for k in T.Pipelined(8, num_stages=stages):
+                T.copy(A[0, k * 128], a)
+                T.copy(B[k * 128, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    with pytest.raises(
+        SharedMemoryLimitError, match=f"but a block has 232448: .*b {stages} stages × 65536 B"
+    ) as raised:
+        tl.compile(program, target={"kind": "cuda", "arch": arch}, execution="emulate")
+    assert "with T.Kernel(1, threads=256)" in str(raised.value)

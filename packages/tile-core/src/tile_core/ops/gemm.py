@@ -110,7 +110,13 @@ def _check_dtypes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
             remedy="convert one of them with a copy into a tile of the other's dtype",
             span=call.source_span,
         )
-    if a.is_bool or a.is_float != c.is_float or (c.is_integer and c.bits < 32) or c.is_bool:
+    if a.is_bool:
+        raise GemmDTypeError(
+            f"gemm: A = {tiles['a'].name} is {a}, and only numbers are multiplied",
+            remedy="copy the operands into tiles of int8",
+            span=call.source_span,
+        )
+    if a.is_float != c.is_float or (c.is_integer and c.bits < 32) or c.is_bool:
         wanted = "a float accumulator" if a.is_float else "an integer accumulator of at least 32 bits"
         raise GemmDTypeError(
             f"gemm: C = {tiles['c'].name} is {c}, but operands of {a} need {wanted}",

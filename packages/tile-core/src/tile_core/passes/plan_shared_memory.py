@@ -32,6 +32,8 @@ OWN_PLACE = "tile.own_place"
 """Annotation of a tile that shares its bytes with no other."""
 ALIGN_TO = "tile.align_to"
 """Annotation of a tile that begins at a multiple of so many bytes."""
+STAGES = "tile.stages"
+"""Annotation of a tile of a pipelined loop: how many stages it holds, one after another."""
 ASYNCHRONOUS = "tile.asynchronous"
 """Annotation of a tile that other threads than the block's write, ahead of its readers.
 
@@ -57,6 +59,11 @@ class _Tile:
     offset: int = 0
     shares: bool = True
     align_to: int = ALIGNMENT
+    stages: int = 1
+
+    def __str__(self) -> str:
+        size = f"{self.stages} stages × {self.size // self.stages}" if self.stages > 1 else str(self.size)
+        return f"{self.buffer.name} {size} B"
 
     @property
     def alignment(self) -> int:
@@ -118,10 +125,7 @@ class _Lives:
         if is_foreign(stmt) and regions.constant(stmt.value) == 1:
             return
         if isinstance(stmt, S.AllocBuffer) and regions.scope(stmt.buffer) in regions.SHARED:
-            shares = OWN_PLACE not in stmt.annotations
-            align_to = max(ALIGNMENT, int(stmt.annotations.get(ALIGN_TO, 0)))
-            size = size_in_bytes(stmt.buffer)
-            self._tiles[stmt.buffer] = _Tile(stmt.buffer, size, -1, -1, shares=shares, align_to=align_to)
+            self._tiles[stmt.buffer] = _allocated(stmt)
             for _start, inside in self._loops:
                 inside.add(stmt.buffer)
             return
@@ -147,6 +151,19 @@ class _Lives:
         tile = self._tiles[buffer]
         tile.first = position if tile.first < 0 else min(tile.first, position)
         tile.last = max(tile.last, position)
+
+
+def _allocated(stmt: S.AllocBuffer) -> _Tile:
+    notes = stmt.annotations
+    return _Tile(
+        stmt.buffer,
+        size_in_bytes(stmt.buffer),
+        -1,
+        -1,
+        shares=OWN_PLACE not in notes,
+        align_to=max(ALIGNMENT, int(notes.get(ALIGN_TO, 0))),
+        stages=int(notes.get(STAGES, 1)),
+    )
 
 
 def _own_parts(stmt: S.Stmt) -> tuple[ir.Expr, ...]:
@@ -183,7 +200,7 @@ def _place(tiles: list[_Tile]) -> int:
 def _check_limit(used: int, tiles: list[_Tile], limit: int | None) -> None:
     if limit is None or used <= limit:
         return
-    listed = ", ".join(f"{tile.buffer.name} {tile.size} B" for tile in sorted(tiles, key=lambda tile: -tile.size))
+    listed = ", ".join(map(str, sorted(tiles, key=lambda tile: -tile.size)))
     raise SharedMemoryLimitError(
         f"the kernel needs {used} bytes of shared memory, but a block has {limit}: {listed}",
         remedy="use smaller tiles, fewer pipeline stages, or a narrower dtype",

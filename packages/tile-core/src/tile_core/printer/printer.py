@@ -32,6 +32,8 @@ INDENT = "  "
 EFFECT = "TCallEffectKind"
 PROMOTED = frozenset({"bool", "int8", "int16", "uint8", "uint16"})
 """The dtypes that C computes in `int`: an operation on them may leave their range."""
+_DECOMPOSE = "a pass of the backend has to decompose it, or the backend's printer has to list it"
+_OTHER_DTYPE = "use a dtype of this target; values of four bits can be kept two in a uint8"
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,8 @@ class Printer:
         if parameter.kind == "descriptor":
             return self._descriptor(parameter)
         if parameter.dtype not in self.language.types:
-            raise self.unprintable(f"the dtype {parameter.dtype} of parameter {parameter.name}")
+            what = f"the dtype {parameter.dtype} of parameter {parameter.name}"
+            raise self.unprintable(what, remedy=_OTHER_DTYPE)
         type_name = self.type_name(parameter.dtype)
         if parameter.kind != "buffer":
             return f"{type_name} {parameter.name}"
@@ -296,7 +299,7 @@ class Printer:
     def type_name(self, dtype: str, node: Node = None) -> str:
         """The language's name of a dtype."""
         if dtype not in self.language.types:
-            raise self.unprintable(f"the dtype {dtype}", node)
+            raise self.unprintable(f"the dtype {dtype}", node, _OTHER_DTYPE)
         if dtype in self.language.type_snippets:
             self.snippet(self.language.type_snippets[dtype])
         return self.language.types[dtype]
@@ -359,13 +362,13 @@ class Printer:
         dtype = getattr(getattr(node, "ty", None), "dtype", None)
         return f"the expression {type(node).__name__}" + (f" of dtype {dtype}" if dtype is not None else "")
 
-    def unprintable(self, what: str, node: Node = None) -> UnprintableError:
+    def unprintable(self, what: str, node: Node = None, remedy: str = _DECOMPOSE) -> UnprintableError:
         """The error for something that the language cannot say."""
         place = f" for target {self.target}" if self.target else ""
         span = getattr(node, "span", None) or self._span
         return UnprintableError(
             f"{self.language.name}{place} has no form for {what}",
-            remedy="a pass of the backend has to decompose it, or the backend's printer has to list it",
+            remedy=remedy,
             span=from_tvm(span),
         )
 

@@ -22,7 +22,7 @@ from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import MatrixInstruction, instructions
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
-from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product, Refusal, operand_type, sizes
+from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product, Refusal, covered, operand_type, sizes
 
 SPARSE = "tile.gemm_sp"
 WARP = 32
@@ -120,7 +120,8 @@ def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | R
         if a.name == "float32":
             return Refusal("float32 is summed exactly by scalar code; `tile.allow_tf32` lets operands be rounded")
         kind = "mma with a sparse A" if sparse else "mma"
-        return Refusal(f"sm_{capability} has no {kind} of {a} and {b} into {total}")
+        others = covered("mma", capability, sparse=sparse)
+        return Refusal(f"sm_{capability} has no {kind} of {a} and {b} into {total}; {others}")
     if threads % WARP:
         return Refusal(f"{threads} threads are not whole warps")
     if regions.scope(call.region("c").source) != regions.FRAGMENT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import transposed
 from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
-from tile_cuda.instructions.shapes import MatrixInstruction
+from tile_cuda.instructions.shapes import TABLE, Family, MatrixInstruction
 from tile_cuda.matrix.operands import SharedMatrix
 
 FULL_ROW, FULL_COLUMN = 1, 2
@@ -31,6 +32,22 @@ class Refusal:
     """Why an instruction does not compute a product, as the end of a sentence."""
 
     why: str
+
+
+@functools.cache
+def covered(family: Family, capability: int, totals: tuple[str, ...] = (), *, sparse: bool = False) -> str:
+    """What the instructions of a family multiply on an architecture, into `totals` where they are given.
+
+    >>> covered("mma", 75)
+    'it multiplies float16 into float32; float16 into float16; int8, uint8, int4, uint4 into int32'
+    """
+    fitting = (one for one in TABLE if one.family == family and one.sparse == sparse and one.exists_on(capability))
+    found: dict[str, dict[str, None]] = {}
+    for one in fitting:
+        if one.d in (totals or (one.d,)):
+            found.setdefault(one.d, {})[one.a] = None
+    listed = "; ".join(f"{', '.join(operands)} into {total}" for total, operands in found.items())
+    return f"it multiplies {listed}" if listed else f"it has no {family}"
 
 
 def sizes(call: OpCall) -> tuple[int, int, int]:

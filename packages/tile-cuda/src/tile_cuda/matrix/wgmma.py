@@ -35,10 +35,10 @@ from tile_cuda.instructions.wgmma import (
     wgmma_wait,
 )
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
-from tile_cuda.matrix.product import FULL_COLUMN, Product, Refusal, operand_type
+from tile_cuda.matrix.product import FULL_COLUMN, Product, Refusal, covered, operand_type
 
 WARPGROUP = 128
-ROWS = 64
+ROWS, COLUMNS, MOST_COLUMNS = 64, 8, 256
 HELD = 2
 """Registers of a tile that keep what computes it above a wait."""
 ACCUMULATORS = ("float32", "int32")
@@ -82,7 +82,9 @@ def warpgroup_product(call: OpCall, threads: int) -> WarpgroupProduct | Refusal:
     types = str(call.region("c").source.dtype), a_dtype.name, b_dtype.name
     depth = DEPTH_BYTES * 8 // a_dtype.bits
     if find("wgmma", (ROWS, 8, depth), *types) is None or types[0] not in ACCUMULATORS:
-        return Refusal(f"wgmma does not multiply {types[1]} and {types[2]} into {types[0]}")
+        return Refusal(
+            f"wgmma does not multiply {types[1]} and {types[2]} into {types[0]}; {covered('wgmma', 90, ACCUMULATORS)}"
+        )
     if threads % WARPGROUP:
         return Refusal(f"wgmma wants multiples of {WARPGROUP} threads, not {threads}")
     if regions.scope(call.region("c").source) != regions.FRAGMENT:
@@ -90,8 +92,18 @@ def warpgroup_product(call: OpCall, threads: int) -> WarpgroupProduct | Refusal:
     m, n, k = sizes(call)
     split = _split(m, n, threads // WARPGROUP, int(call.attrs.get("policy", 0)), depth, types)
     if split is None or k % depth or not k:
-        return Refusal(f"wgmma tiles are 64 × 8 × {depth} and multiples, for each of {threads // WARPGROUP} warpgroups")
+        return Refusal(_nearest((m, n, k), depth, threads // WARPGROUP))
     return _placed(call, split, types)
+
+
+def _nearest(tile: tuple[int, int, int], depth: int, groups: int) -> str:
+    """What the tile would have to be."""
+    near = tuple(max(1, -(-size // unit)) * unit for size, unit in zip(tile, (ROWS, COLUMNS, depth), strict=True))
+    if near != tile:
+        sizes_of = [" × ".join(map(str, shape)) for shape in (tile, (ROWS, COLUMNS, depth), near)]
+        return "wgmma: the tile {} is not made of multiples of {}; the nearest is {}".format(*sizes_of)
+    shared = "a warpgroup cannot have" if groups == 1 else f"{groups} warpgroups cannot share"
+    return f"wgmma: {shared} {tile[0]} × {tile[1]}: one has multiples of {ROWS} rows, at most {MOST_COLUMNS} columns"
 
 
 def _placed(call: OpCall, split: tuple[int, int], types: tuple[str, str, str]) -> WarpgroupProduct | Refusal:

@@ -33,7 +33,7 @@ from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.legalize_bounds import SAFE_VALUE
 from tile_core.passes.matrix import MatrixUnits
 from tile_core.passes.nests import FOREIGN
-from tile_core.passes.plan_shared_memory import size_in_bytes
+from tile_core.passes.plan_shared_memory import STAGES, size_in_bytes
 from tile_core.passes.swizzle_tiles import ALIGNMENT, TILES
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.cp_async import cp_async_commit, cp_async_wait
@@ -154,7 +154,11 @@ class _Pipeliner:
             return visit.sequence([]) if node.buffer in gone else node
 
         changed = visit.mutate(launch.body, (S.For, pipelined), (S.AllocBuffer, allocate))
-        tiles = [S.AllocBuffer(tile) for ring in rings for tile in ring.values()]
+        tiles = [
+            S.AllocBuffer(tile, {STAGES: loop.pipeline.stages})
+            for loop, ring in zip(loops, rings, strict=True)
+            for tile in ring.values()
+        ]
         fast = replace(launch, body=visit.sequence([*tiles, changed], launch.span)).to_stmt()
         used = [copies.copy for loop in loops for copies in loop.copies.values()]
         tests = [tensor_map_fits(address(copy.tensor), *unknown_strides(copy)) for copy in used]

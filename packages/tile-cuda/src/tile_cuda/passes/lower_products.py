@@ -36,7 +36,8 @@ from tile_core.passes.nests import FOREIGN, is_parallel
 from tile_core.passes.thread_parts import parts_of
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.wgmma import pin, wgmma_commit, wgmma_fence, wgmma_wait
-from tile_cuda.matrix.wgmma import WarpgroupProduct
+from tile_cuda.matrix.product import Refusal
+from tile_cuda.matrix.wgmma import WarpgroupProduct, warpgroup_product
 from tile_cuda.passes.note_descriptors import placed_apart
 from tile_cuda.passes.pipelines import NUM_STAGES
 
@@ -93,15 +94,19 @@ def _check(launch: launch_ir.Launch, units: MatrixUnits, capabilities: Any) -> N
         multiplier = Multiplier(units, part.threads, capabilities)
         for stmt in visit.collect(part.body, S.Evaluate):
             if _is_flight(stmt) and not isinstance(multiplier.of(_call(stmt), elsewhere), WarpgroupProduct):
-                raise _refusal(_call(stmt), part.threads)
+                raise _refusal(_call(stmt), part.threads, capabilities)
 
 
-def _refusal(call: OpCall, threads: int) -> MissingLoweringError:
+def _refusal(call: OpCall, threads: int, capabilities: Any) -> MissingLoweringError:
     m, n, k = sizes(call)
     tiles = {side: call.region(side).source for side in "abc"}
     named = ", ".join(f"{tile.name} of {tile.dtype} in {regions.scope(tile)} memory" for tile in tiles.values())
+    found = warpgroup_product(call, threads)
+    why = found.why if isinstance(found, Refusal) else "a fragment of it is used in part, or has several names"
+    if not any(one["instruction"] == "wgmma" for one in capabilities.fact("matrix", [])):
+        why = "the architecture has no wgmma"
     return MissingLoweringError(
-        f"wgmma_gemm: no instruction of a warpgroup computes {m}×{n}×{k} by {threads} threads from {named}",
+        f"wgmma_gemm: no instruction of a warpgroup computes {m}×{n}×{k} by {threads} threads from {named}: {why}",
         remedy=(
             "on sm_90 and with a multiple of 128 threads it needs M of 64 a warpgroup, N a multiple of 8 up to 256, "
             "K a multiple of 32 bytes, C a whole fragment of 32 bits and B a shared tile; T.gemm takes any other"

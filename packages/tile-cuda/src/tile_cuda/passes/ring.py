@@ -17,7 +17,7 @@ from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes import rebuild
 from tile_core.passes.matrix import HOLD, SETTLE
 from tile_core.passes.nests import FOREIGN, is_parallel
-from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE
+from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE, STAGES
 from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import mbarrier_arrive, mbarrier_expect, mbarrier_wait
@@ -128,7 +128,8 @@ def _loads(copy: TensorCopy, tile: ir.Var, leading: list[ir.Expr], tensor: ir.Va
 def allocations(pipeline: Pipeline, ring: Ring) -> list[S.Stmt]:
     """The tiles and barriers of a ring."""
     kind = ALWAYS if pipeline.is_repeated else ONCE
-    tiles = [S.AllocBuffer(ring.tiles[copy.target], {ASYNCHRONOUS: kind}) for copy in pipeline.copies]
+    notes = {ASYNCHRONOUS: kind, STAGES: pipeline.stages}
+    tiles = [S.AllocBuffer(ring.tiles[copy.target], notes) for copy in pipeline.copies]
     full = [S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "full"}) for buffer in ring.full]
     empty = [
         S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "empty", BLOCKS: group.blocks})
