@@ -107,7 +107,7 @@ PROGRAMS = {
     "EmulatorCompilerError": Program(
         """
 from tile_core.emulator.build import build_library
-build_library('#include "tile_emulator.h"\\nint f() { return __vendor_intrinsic(3); }')
+build_library('int f() { return __vendor_intrinsic(3); }')
 """,
         "'__vendor_intrinsic'",
     ),

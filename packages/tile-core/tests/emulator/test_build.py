@@ -29,9 +29,11 @@ def test_a_compiler_named_by_the_user_that_is_not_there(monkeypatch: pytest.Monk
 
 @pytest.mark.emulate
 def test_a_name_without_a_meaning_says_where_to_add_it(tmp_path: Path) -> None:
-    source = '#include "tile_emulator.h"\nint f() { return __vendor_intrinsic(3); }'
+    header = tmp_path / "vendor_emulator.h"
+    header.write_text('#include "tile_emulator.h"\n')
+    source = "int f() { return __vendor_intrinsic(3); }"
     with pytest.raises(EmulatorCompilerError, match="TILE-E0652.*'__vendor_intrinsic'.*no meaning") as raised:
-        build.build_library(source, [tmp_path])
+        build.build_library(source, header)
     assert str(tmp_path) in raised.value.remedy
     assert source in raised.value.__notes__
 
@@ -39,7 +41,7 @@ def test_a_name_without_a_meaning_says_where_to_add_it(tmp_path: Path) -> None:
 @pytest.mark.emulate
 def test_any_other_complaint_is_shown() -> None:
     with pytest.raises(EmulatorCompilerError, match="refused the emulated kernel.*error"):
-        build.build_library('#include "tile_emulator.h"\nint f() { return }')
+        build.build_library("int f() { return }")
 
 
 @pytest.mark.emulate
@@ -52,9 +54,31 @@ def test_the_common_part_is_compiled_once_and_kept(monkeypatch: pytest.MonkeyPat
         original(command, *arguments)
 
     monkeypatch.setattr(build, "_run", run)
-    source = '#include "tile_emulator.h"\nextern "C" int answer() { return 42; }'
+    source = 'extern "C" int answer() { return 42; }'
     with settings.override(cache_dir=tmp_path, cache=True):
         for _ in range(2):
             build._compile_runtime.cache_clear()
             assert build.build_library(source)
     assert compiled == ["common", "kernel", "kernel"]
+
+
+@pytest.mark.emulate
+def test_the_header_of_many_kernels_is_precompiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = 'extern "C" int answer() { return given(); }'
+    commands: list[Any] = []
+    original = build._run
+
+    def run(command: Any, *arguments: Any) -> None:
+        commands.append(command)
+        original(command, *arguments)
+
+    header = tmp_path / "vendor_emulator.h"
+    header.write_text('#include "tile_emulator.h"\ninline int given() { return 42; }\n')
+    monkeypatch.setattr(build, "_run", run)
+    libraries = [build.build_library(source, header) for _ in range(build.PRECOMPILE_AFTER + 2)]
+    kinds = ["header" if "c++-header" in command else "kernel" for command in commands]
+    assert kinds == [*["kernel"] * build.PRECOMPILE_AFTER, "header", "kernel", "kernel"]
+    included = [Path(command[command.index("-include") + 1]) for command in commands if "-include" in command]
+    assert included[: build.PRECOMPILE_AFTER] == [header] * build.PRECOMPILE_AFTER
+    assert all(Path(f"{path}.gch").exists() for path in included[build.PRECOMPILE_AFTER :])
+    assert len(set(libraries)) == 1

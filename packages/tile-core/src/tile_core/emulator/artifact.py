@@ -59,8 +59,9 @@ def emulated_artifact(
     printed = [print_kernel(kernel, language, request.target) for kernel in program.kernels]
     source = source_of(printed)
     launcher = _Launcher(emulated.warp_size, sites)
-    text = f'#include "{emulated.header}"\n{source}\n{launcher.text(program.kernels, printed)}'
-    files = {LIBRARY: build_library(text, (emulated.include,)), HOST_OBJECT: host_object(program, _DEVICE_HOST)}
+    text = f"{source}\n{launcher.text(program.kernels, printed)}"
+    library = build_library(text, emulated.include / emulated.header)
+    files = {LIBRARY: library, HOST_OBJECT: host_object(program, _DEVICE_HOST)}
     if sites is not None:
         files[SITES] = json.dumps([site.span and astuple(site.span) for site in sites.listed]).encode()
     return Artifact(

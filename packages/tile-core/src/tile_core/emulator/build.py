@@ -1,7 +1,8 @@
 """Compile a kernel's source into a shared library with the system's compiler.
 
 Most of the emulator does not depend on the kernel. It is compiled once, kept in the kernel cache like any other
-artifact and linked into every kernel, so that a kernel costs the reading of a small header and its own code.
+artifact and linked into every kernel, so that a kernel costs the reading of a header and its own code. Reading the
+header is half of that for a small kernel: a process that builds many kernels precompiles it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -28,6 +31,8 @@ COMMON = ("-std=c++17", "-fPIC", "-Wno-unknown-pragmas", "-Wno-attributes")
 KERNEL = ("-O1", "-fwrapv", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing")
 RUNTIME = ("-O2",)
 LIBRARY = "emulated.so"
+PRECOMPILE_AFTER = 4
+"""How many kernels of a process read a header before it is precompiled, which costs about as much as they did."""
 _OBJECT = "emulator.o"
 # How GCC and Clang say that nothing has this name.
 _UNKNOWN = re.compile(
@@ -58,8 +63,12 @@ def folder() -> Path:
     return Path(str(resources.files("tile_core.emulator")))
 
 
-def build_library(source: str, includes: Sequence[Path] = (), flags: Sequence[str] = ()) -> bytes:
-    """The shared library made of `source`, a kernel that includes `tile_emulator.h`, and the emulator.
+def build_library(source: str, header: Path | None = None) -> bytes:
+    """The shared library made of `source`, a kernel in the language that `header` gives a meaning, and the emulator.
+
+    Args:
+        source: C++ behind the header, which it need not include.
+        header: a backend's header over `tile_emulator.h`, which is the default.
 
     Raises:
         MissingCompilerError: there is no C++ compiler.
@@ -67,18 +76,51 @@ def build_library(source: str, includes: Sequence[Path] = (), flags: Sequence[st
     """
     program = compiler()
     runtime = _runtime_object(program)
+    header = header or folder() / "include" / "tile_emulator.h"
+    first = _headers(os.getpid()).get(program, header)
     with tempfile.TemporaryDirectory(prefix="tile-emulator-") as name:
         work = Path(name)
         kernel, made, library = work / "kernel.cpp", work / _OBJECT, work / LIBRARY
         kernel.write_text(source, encoding="utf-8")
         made.write_bytes(runtime)
-        paths = [part for include in (folder() / "include", *includes) for part in ("-I", str(include))]
-        _run(
-            [program, *COMMON, *KERNEL, *paths, *flags, "-shared", str(kernel), str(made), "-o", str(library)],
-            source,
-            (folder() / "include", *includes)[-1],
-        )
+        linked = ["-include", str(first), "-shared", str(kernel), str(made), "-o", str(library)]
+        _run([*_command(program, header), *linked], source, header.parent)
         return library.read_bytes()
+
+
+def _command(program: str, header: Path) -> list[str]:
+    """How the compiler is called for kernels that include `header`, and for the header itself."""
+    paths = [part for include in (folder() / "include", header.parent) for part in ("-I", str(include))]
+    return [program, *COMMON, *KERNEL, *paths]
+
+
+class _Headers:
+    """The precompiled headers of this process, in a directory that goes with it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._uses: Counter[tuple[str, Path]] = Counter()
+        self._place = tempfile.TemporaryDirectory(prefix="tile-emulator-", ignore_cleanup_errors=True)
+
+    def get(self, program: str, header: Path) -> Path:
+        """The file to include for a header: itself, or one beside which lies what GCC and Clang take for it."""
+        key = (program, header)
+        file = Path(self._place.name, hashlib.sha256(repr(key).encode()).hexdigest()[:16], header.name)
+        with self._lock:
+            self._uses[key] += 1
+            if self._uses[key] > PRECOMPILE_AFTER and not file.exists():
+                text = f'#include "{header}"\n'
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+                made = ["-x", "c++-header", str(file), "-o", f"{file}.gch"]
+                _run([*_command(program, header), *made], text, header.parent)
+            return file if file.exists() else header
+
+
+@functools.cache
+def _headers(_process: int) -> _Headers:
+    """Those of a process: a child made by a fork must not remove its parent's when it ends."""
+    return _Headers()
 
 
 def _runtime_object(program: str) -> bytes:
