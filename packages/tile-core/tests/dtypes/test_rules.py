@@ -1,4 +1,4 @@
-"""The gemm rule, the float8 family and the choice of float8 by the platform."""
+"""The gemm rule and the float8 family."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tile_core import dtypes
-from tile_core.errors import GemmOperandDTypeError, UnknownDTypeError
+from tile_core.errors import GemmOperandDTypeError
 
 NARROW = ["float8_e4m3fn", "float8_e8m0fnux4", "float6_e3m2fn", "float4_e2m1fn", "float4_e2m1_unpacked"]
 
@@ -39,19 +39,3 @@ def test_float4_questions():
     assert [dtypes.is_float4_e2m1fn(name) for name in both] == [True, False, True, False]
     assert [dtypes.is_float4_e2m1_unpacked(name) for name in both] == [False, True, False, False]
     assert dtypes.get_tvm_dtype("half") is dtypes.float16
-
-
-@pytest.mark.parametrize(
-    ("variant", "e4m3", "e5m2"),
-    [("fn", "float8_e4m3fn", "float8_e5m2"), ("fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz")],
-)
-def test_float8_follows_the_platform(variant, e4m3, e5m2):
-    facts = {"fp8_variant": variant}
-    assert dtypes.determine_fp8_type(facts=facts) == e4m3
-    assert dtypes.determine_fp8_type("e5m2", facts=facts) == e5m2
-    assert dtypes.determine_fp8_type("e4m3", facts={}) == "float8_e4m3fn"
-
-
-def test_unknown_float8_format():
-    with pytest.raises(UnknownDTypeError, match="e3m4"):
-        dtypes.determine_fp8_type("e3m4", facts={})

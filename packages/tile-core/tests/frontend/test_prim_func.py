@@ -459,6 +459,18 @@ def test_a_call_that_a_language_function_does_not_take(refused):
                 T.clear()
 
 
+def test_a_wrong_call_of_a_function_of_the_user_s_with_a_name_of_the_language():
+    def clear(buffer):
+        T.clear(buffer)
+
+    with pytest.raises(TypeError, match="missing 1 required"):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                clear()
+
+
 PROGRAM = """
 import tile_core.language as T
 

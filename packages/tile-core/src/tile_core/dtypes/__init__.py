@@ -14,7 +14,6 @@ from __future__ import annotations
 from tile_core.dtypes._table import ALIASES, ROWS
 from tile_core.dtypes.dtype import AnyDType, DType, FloatFormat, as_dtype, set_cast_hook
 from tile_core.dtypes.rules import (
-    determine_fp8_type,
     get_tvm_dtype,
     is_f8f6f4_family,
     is_float4,
@@ -29,7 +28,6 @@ __all__ = [
     "DType",
     "FloatFormat",
     "as_dtype",
-    "determine_fp8_type",
     "get_tvm_dtype",
     "is_f8f6f4_family",
     "is_float4",

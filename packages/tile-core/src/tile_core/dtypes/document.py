@@ -35,8 +35,8 @@ FLOAT8 = """## `float8_e4m3` and the platform
 
 `float8_e4m3` is the OCP format, as in torch, and the same type as `float8_e4m3fn` in all but its name. (ml_dtypes
 gives the name to a format with infinities, which the language does not have; it is refused.) Hardware that computes
-with the `fnuz` formats says so by its fact `fp8_variant`; `determine_fp8_type("e4m3")` names the type to use on the
-selected target.
+with the `fnuz` formats says so by its fact `fp8_variant`; `tile_core.targets.determine_fp8_type("e4m3")` names the
+type to use on the selected target.
 """
 
 

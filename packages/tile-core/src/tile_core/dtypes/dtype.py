@@ -343,15 +343,11 @@ _hooks: dict[str, Hook] = {}
 
 
 def set_cast_hook(hook: Hook) -> None:
-    """What `dtype(*values)` does: `hook(dtype, *values)`. Set by the frontend when it is loaded."""
+    """What `dtype(*values)` does: `hook(dtype, *values)`. Set by the language when it is loaded."""
     _hooks["cast"] = hook
 
 
 def _cast_hook() -> Hook:
-    if "cast" not in _hooks:
-        import importlib
-
-        importlib.import_module("tile_core.frontend.values")
     if "cast" not in _hooks:
         raise DTypeCallError("a dtype makes values only inside a kernel", remedy="call it inside a traced function")
     return _hooks["cast"]

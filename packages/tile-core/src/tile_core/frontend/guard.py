@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
+import types
 from collections.abc import Iterator
+from typing import Any
 
 from tvm import tirx
 
@@ -20,7 +23,7 @@ from tile_core.errors.frontend import (
 )
 from tile_core.frontend.builder import Builder
 from tile_core.frontend.exprs import Value
-from tile_core.frontend.positions import is_own_failure, raised_at
+from tile_core.frontend.positions import is_own_failure, is_own_file, raised_at
 
 _SIGNATURE = re.compile(
     r"(\w+\.)*(?P<name>\w+)\(\) (missing \d+ required|takes |got an unexpected keyword|got multiple values|got some )"
@@ -83,7 +86,7 @@ def _coded(error: Exception) -> TileError | None:
         return UndefinedNameError(str(error), remedy="define the name before this line, or pass it as an argument")
     text = re.sub(r"\.__(init|new)__\(\)", "()", str(error))
     match = _SIGNATURE.match(text) if isinstance(error, TypeError) else None
-    if match is not None and _is_language_name(match["name"]):
+    if match is not None and _called_by_name(error, match["name"]):
         return CallSignatureError(text, remedy=f"see help(T.{match['name']})")
     return None
 
@@ -97,10 +100,22 @@ def _called_a_program(error: Exception) -> bool:
     return False
 
 
-def _is_language_name(name: str) -> bool:
-    from tile_core.language import exports
+def _called_by_name(error: Exception, name: str) -> bool:
+    """Whether `name` is a function of this package that the frame of a refused call has, itself or in a module."""
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    scope = {**frame.f_globals, **frame.f_locals}
+    modules = [value for value in scope.values() if isinstance(value, types.ModuleType)]
+    found = [*scope.values(), *(vars(module).get(name) for module in modules)]
+    return any(getattr(value, "__name__", None) == name and _is_own(value) for value in found)
 
-    return name in exports()
+
+def _is_own(value: Any) -> bool:
+    home = sys.modules.get(getattr(value, "__module__", None) or "")
+    return is_own_file(getattr(home, "__file__", None) or "")
 
 
 def _first_line(error: Exception) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tile_core.dtypes import DType, set_cast_hook
+from tile_core.dtypes import DType
 from tile_core.errors.dtypes import DTypeCallError
 from tile_core.frontend.buffers import Buffer, Element, Region, VarCell, wrap
 from tile_core.frontend.exprs import Expr, Value, Var, as_number, is_device, pair, unwrap, unwrap_cast, unwrap_stored
@@ -21,6 +21,7 @@ __all__ = [
     "VarCell",
     "as_number",
     "is_device",
+    "make_value",
     "pair",
     "unwrap",
     "unwrap_cast",
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-def _cast_hook(dtype: DType, *values: Any) -> Any:
+def make_value(dtype: DType, *values: Any) -> Any:
     """`T.float16(x)` converts, `T.float32x2(a, b)` packs lanes, `T.float16()` is a fresh scalar parameter."""
     if not values:
         return Var(tirx.Var("value", dtype.tvm))
@@ -42,6 +43,3 @@ def _cast_hook(dtype: DType, *values: Any) -> Any:
         raise DTypeCallError(f"{dtype}() takes {wanted}, got {len(values)}", remedy="give one value for each lane")
     lanes = [unwrap_cast(value, dtype.element) for value in values]
     return Expr(tirx.Shuffle(lanes, [tirx.IntImm("int32", lane) for lane in range(dtype.lanes)]))
-
-
-set_cast_hook(_cast_hook)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tile_core.dtypes import DType, set_cast_hook
 from tile_core.language._dialect import Dialect, dialect
 
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ __all__ = [*PORTABLE.exports, "dialect"]  # noqa: PLE0604
 def exports() -> frozenset[str]:
     """The names of the portable language."""
     return frozenset(PORTABLE.exports)
+
+
+def _make_value(dtype: DType, *values: Any) -> Any:
+    from tile_core.frontend.values import make_value
+
+    return make_value(dtype, *values)
+
+
+set_cast_hook(_make_value)
 
 
 def __getattr__(name: str) -> Any:
