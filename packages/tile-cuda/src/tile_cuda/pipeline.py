@@ -20,9 +20,11 @@ from tile_cuda.passes.lower_asynchrony import LowerAsynchrony
 from tile_cuda.passes.lower_products import LowerProducts
 from tile_cuda.passes.lower_tensor_memory import LowerTensorMemory
 from tile_cuda.passes.note_descriptors import NoteDescriptors
+from tile_cuda.passes.place_tensor_memory import PlaceTensorMemory
 from tile_cuda.passes.schedule_tiles import ScheduleTiles
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
+from tile_cuda.passes.use_tensor_memory import UseTensorMemory
 from tile_cuda.target import capabilities
 
 if TYPE_CHECKING:
@@ -42,13 +44,15 @@ def edits(target: Target) -> tuple[Edit, ...]:
             "group_threads",
             AllowTf32(),
             NoteDescriptors(),
-            LowerTensorMemory(),
+            UseTensorMemory(units),
             LowerProducts(units),
             LowerAsynchrony(units),
             SpecializeWarps(units),
             CopyAhead(units),
             AddResults(units),
             StageResults(units),
+            LowerTensorMemory(),
         ),
+        insert_after("partition_loops", PlaceTensorMemory()),
         insert_after("insert_barriers", AssignRoles(), ScheduleTiles()),
     )

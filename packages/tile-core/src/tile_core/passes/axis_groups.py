@@ -150,6 +150,8 @@ class _Grouping:
 
     def _tie_product(self, product: MatrixProduct) -> None:
         """A product's fragments are mapped together, C and A with the same rows; every axis of theirs is prescribed."""
+        if not product.held:
+            return
         first = product.held[0].buffer
         for held in product.held:
             rank = len(held.buffer.shape)

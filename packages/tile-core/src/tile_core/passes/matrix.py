@@ -76,6 +76,11 @@ class MatrixProduct(Protocol):
 class MatrixUnits(Protocol):
     """What a target multiplies matrices with."""
 
+    @property
+    def memories(self) -> frozenset[str]:
+        """Scopes of memory of the target's own in which operands may be, whole: neither fragments nor shared tiles."""
+        ...
+
     def product(self, call: OpCall, threads: int, capabilities: Any) -> MatrixProduct | None:
         """How `call` is computed by a block of `threads`; `None` where no instruction covers it.
 
@@ -121,7 +126,7 @@ class Multiplier:
             return None
         for side in "abc":
             region = call.region(side)
-            if region.source in elsewhere or not _is_operand(region):
+            if region.source in elsewhere or not self._is_operand(region):
                 return None
         return self.units.product(call, self.threads, self.capabilities)
 
@@ -134,15 +139,17 @@ class Multiplier:
         moved = [side for side, region in regions_of.items() if region.source in elsewhere]
         if moved:
             return f"scalar code ({' and '.join(moved)} left the registers, or have several names)"
-        parts = [side for side, region in regions_of.items() if not _is_operand(region)]
+        parts = [side for side, region in regions_of.items() if not self._is_operand(region)]
         if parts:
             return f"scalar code ({' and '.join(parts)}: neither shared tiles nor whole fragments)"
         return self.units.explain(call, self.threads)
 
-
-def _is_operand(region: ir.TensorRegion) -> bool:
-    scope = regions.scope(region.source)
-    return scope in regions.SHARED or (scope == regions.FRAGMENT and regions.is_whole(region))
+    def _is_operand(self, region: ir.TensorRegion) -> bool:
+        scope = regions.scope(region.source)
+        if scope in regions.SHARED:
+            return True
+        own = self.units is not None and scope in self.units.memories
+        return (own or scope == regions.FRAGMENT) and regions.is_whole(region)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from tile_cuda.instructions.tcgen05 import (
 from tile_cuda.instructions.threads import elect
 from tile_cuda.language._instructions import dtype_name, issue, number, place, shared_address
 from tile_cuda.language.wgmma import advanced, alloc_descriptor, distances_in_bytes, store_descriptor
-from tile_cuda.passes.lower_tensor_memory import FREE, SCOPE
+from tile_cuda.matrix.tcgen05 import AT, TENSOR_MEMORY
+from tile_cuda.passes.place_tensor_memory import FREE
 
 __all__ = [
     "alloc_tcgen05_instr_desc",
@@ -61,7 +62,7 @@ def alloc_tmem(shape: Any, dtype: Any) -> Buffer:
     Raises:
         AllocationError: no matrix of constant shape with at most 128 rows and 512 columns.
     """
-    buffer = allocate(shape, dtype, SCOPE)
+    buffer = allocate(shape, dtype, TENSOR_MEMORY)
     extents = [extent for extent in buffer.shape if isinstance(extent, int)]
     most = COLUMNS * _WORD_BITS // buffer.dtype.bits
     if len(extents) != 2 or buffer.ndim != 2 or not (0 < extents[0] <= _LANES and 0 < extents[1] <= most):
@@ -79,7 +80,7 @@ def deallocate_tmem(tmem: Buffer) -> None:
         OpArgumentError: no tile of `T.alloc_tmem`.
     """
     buffer = whole_buffer(tmem, "deallocate_tmem")
-    if buffer.scope != SCOPE:
+    if buffer.scope != TENSOR_MEMORY:
         raise OpArgumentError(f"deallocate_tmem: {buffer.name} is {buffer.scope} memory", remedy="give T.alloc_tmem's")
     call = ir.Call(tile_op(FREE), [_first(buffer)], ret_ty="void")
     issue(call, "")
@@ -264,12 +265,12 @@ def _decoded(what: str, kind_dtype: Any, desc_val: Any) -> tuple[Any, dict[str, 
 
 def _columns(operand: Any, offset: Any, what: str) -> ir.Expr:
     """The address of columns in tensor memory."""
-    buffer, index = place(operand, what, (SCOPE,))
+    buffer, index = place(operand, what, (TENSOR_MEMORY,))
     if any(regions.constant(each) != 0 for each in index):
         raise OpArgumentError(f"{what}: an element of {buffer.name}", remedy="give the tile, and columns to skip")
     return _first(buffer) if isinstance(offset, int) and offset == 0 else _moved(buffer, offset, what)
 
 
 def _moved(buffer: Buffer, offset: Any, what: str) -> ir.Expr:
-    at = ir.Call(tile_op("cuda.tensor_memory_at", pure=True), [_first(buffer)], ret_ty=ir.PrimType("uint32"))
+    at = ir.Call(tile_op(AT, pure=True), [_first(buffer)], ret_ty=ir.PrimType("uint32"))
     return at + tirx.Cast("uint32", number(offset, f"{what}: the offset"))

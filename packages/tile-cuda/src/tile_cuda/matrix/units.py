@@ -15,6 +15,7 @@ from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.mma import SPARSE, warp_product
 from tile_cuda.matrix.product import Product, Refusal
 from tile_cuda.matrix.store import matrix_store
+from tile_cuda.matrix.tcgen05 import FIRST, LAST, TENSOR_MEMORY, in_tensor_memory, tensor_product
 from tile_cuda.matrix.wgmma import held_in_place, settled, warpgroup_product
 
 WARPGROUP_PRODUCTS = 90
@@ -25,6 +26,11 @@ class TensorCores:
     """Those of the architecture `sm_<capability>`."""
 
     capability: int
+
+    @property
+    def memories(self) -> frozenset[str]:
+        """See `tile_core.passes.matrix.MatrixUnits`: tensor memory."""
+        return frozenset({TENSOR_MEMORY} if FIRST <= self.capability <= LAST else ())
 
     def product(self, call: OpCall, threads: int, _capabilities: Any) -> MatrixProduct | None:
         """See `tile_core.passes.matrix.MatrixUnits`."""
@@ -40,6 +46,9 @@ class TensorCores:
 
     def _tried(self, call: OpCall, threads: int) -> Iterator[Product | Refusal]:
         """By warpgroups where the architecture has them, then by warps; the first that is found is the last."""
+        if in_tensor_memory(call.region("c").source):
+            yield tensor_product(call)
+            return
         if self.capability == WARPGROUP_PRODUCTS and call.op.name != SPARSE:
             found = warpgroup_product(call, threads)
             yield found

@@ -19,7 +19,7 @@ from tile_core.ops.threads import is_instruction
 from tile_core.passes.base import PassContext
 from tile_cuda.instructions.mma import instruction_of
 from tile_cuda.instructions.shapes import Family
-from tile_cuda.passes.lower_tensor_memory import SCOPE
+from tile_cuda.matrix.tcgen05 import TENSOR_MEMORY
 
 PREFIX = "cuda."
 FIRST = {"ldmatrix": 75, "stmatrix": 90, "fence_barrier_init": 90, "tma": 90, "tcgen05": 100}
@@ -44,7 +44,10 @@ class CheckInstructions:
             UnsupportedOnTargetError: an instruction that this architecture does not have.
         """
         for alloc in visit.collect(func.body, S.AllocBuffer):
-            if regions.scope(alloc.buffer) == SCOPE and not FIRST["tcgen05"] <= self.capability <= LAST["tcgen05"]:
+            if (
+                regions.scope(alloc.buffer) == TENSOR_MEMORY
+                and not FIRST["tcgen05"] <= self.capability <= LAST["tcgen05"]
+            ):
                 raise UnsupportedOnTargetError(
                     f"{context.target} has no tensor memory, which {alloc.buffer.name} is",
                     remedy=f"compile for sm_{FIRST['tcgen05']}, or use T.alloc_fragment",

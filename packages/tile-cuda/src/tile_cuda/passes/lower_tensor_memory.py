@@ -1,15 +1,16 @@
-"""Columns of tensor memory that the author allocates: a warp takes them before the block begins, and gives them back.
+"""`T.copy` between tensor memory and fragments: rows of a tile are lanes, and a thread moves what is in its own lane.
 
-Where they lie is known in the running kernel only, so a word of shared memory holds it. `T.deallocate_tmem` gives them
-back where it stands, else the end of the kernel does. `T.copy` of a whole tile to a fragment loads a row a thread, as
-the hardware does for the 128 threads of a warpgroup. PTX ISA, "tcgen05.alloc", "tcgen05.ld".
+A tile of more than 128 rows lies in several runs of columns, 128 rows each. Warpgroups are dealt to those, then to the
+columns. Each of a thread's rows goes through an array of its own, and the fragment is held in the same order, unless
+something else prescribes another. What a thread has loaded or stored is ordered before whatever follows by a fence and
+a barrier of the block. PTX ISA, "tcgen05.ld", "tcgen05.st".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -22,39 +23,60 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.language.annotate import fragment_maps
 from tile_core.layouts import Fragment
-from tile_core.ops.base import op_name, view
+from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import cast, parallel
 from tile_core.ops.copy import COPY, LAYOUT
-from tile_core.ops.threads import called
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
-from tile_core.passes.nests import FOREIGN
-from tile_core.passes.plan_shared_memory import OWN_PLACE
+from tile_core.passes.matrix import PRODUCTS
 from tile_core.passes.thread_scope import int32
-from tile_cuda.instructions.tcgen05 import (
-    COLUMNS,
-    FEWEST_COLUMNS,
-    tcgen05_alloc,
-    tcgen05_dealloc,
-    tcgen05_load,
-    tcgen05_relinquish,
-    tcgen05_wait,
-)
+from tile_cuda.instructions.tcgen05 import tcgen05_fence, tcgen05_load, tcgen05_store, tcgen05_wait
+from tile_cuda.matrix.product import Refusal
+from tile_cuda.matrix.tcgen05 import LANES, WORD_BITS, address, foreign, in_tensor_memory, tensor_product
 
-SCOPE = "shared.tmem"
-FREE = "cuda.tensor_memory_free"
-"""Stands where the author gives columns back; its argument is an element of the memory."""
-WARP, WORD_BITS = 32, 32
-_LANES, _LANE_SHIFT, _MOST_AT_ONCE = 128, 16, 128
+WARP = 32
+_LANE_SHIFT, _MOST_AT_ONCE = 16, 128
 
 
-def columns_of(memory: ir.Var) -> int:
-    """The columns that a tile of tensor memory takes: a power of two."""
-    bits = (regions.constant(memory.shape[-1]) or 0) * int(memory.dtype.bits)
-    columns = FEWEST_COLUMNS
-    while columns * WORD_BITS < bits and columns < COLUMNS:
-        columns *= 2
-    return columns
+@dataclass(frozen=True)
+class Deal:
+    """How warpgroups share a tile of `runs` × 128 rows: `down` × `across` of them, each thread `columns` of a row."""
+
+    runs: int
+    down: int
+    across: int
+    columns: int
+
+    @property
+    def elements(self) -> int:
+        """The elements of one thread."""
+        return self.runs // self.down * self.columns
+
+    def place(self, row: Any, column: Any) -> tuple[Any, Any]:
+        """Thread and element of a thread."""
+        run = row // LANES
+        thread = row % LANES + LANES * (run % self.down) + LANES * self.down * (column // self.columns)
+        return thread, run // self.down * self.columns + column % self.columns
+
+    def starts(self, group: ir.Expr) -> Iterator[tuple[ir.Expr, int]]:
+        """For each run of a thread of warpgroup `group`: its first column in tensor memory, and its first element."""
+        across = tirx.floordiv(group, int32(self.down)) * int32(self.columns)
+        for number in range(self.runs // self.down):
+            run = tirx.floormod(group, int32(self.down)) + int32(number * self.down)
+            yield run * int32(self.columns * self.across) + across, number * self.columns
+
+
+def dealt(memory: ir.Var, threads: int) -> Deal | None:
+    """How `threads` threads share a tile of tensor memory; `None` where they cannot."""
+    rows, columns = (regions.constant(extent) or 0 for extent in memory.shape)
+    runs, groups = max(1, -(-rows // LANES)), threads // LANES
+    if threads % LANES or not groups or (rows > LANES and rows % LANES):
+        return None
+    down = gcd(runs, groups)
+    across = groups // down
+    if columns % across or columns // across * int(memory.dtype.bits) % WORD_BITS:
+        return None
+    return Deal(runs, down, across, columns // across)
 
 
 @dataclass(frozen=True)
@@ -64,114 +86,119 @@ class LowerTensorMemory:
     name: ClassVar[str] = "lower_tensor_memory"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
-        """The function after this pass."""
+        """The function after this pass.
+
+        Raises:
+            MissingLoweringError: what else is done to tensor memory, or a product that no instruction makes.
+        """
 
         def lower(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            found = [each for each in visit.collect(launch.body, S.AllocBuffer) if _is_tensor_memory(each.buffer)]
-            return _lowered(launch, found).to_stmt() if found else loop
+
+            def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
+                return _lowered(stmt, launch)
+
+            return replace(launch, body=visit.mutate(launch.body, (S.Evaluate, evaluate))).to_stmt()
 
         return func.with_body(visit.mutate(func.body, (S.For, lower)), func.span)
 
 
-def _copied(
-    stmt: S.Evaluate, places: Mapping[ir.Var, ir.Var], launch: launch_ir.Launch, thread: ir.Expr
-) -> S.Stmt | None:
-    """The copy of a tile of tensor memory to a fragment; `None` where no tensor memory is concerned.
-
-    Raises:
-        MissingLoweringError: anything else that is done to a tile of tensor memory.
-    """
+def _lowered(stmt: S.Evaluate, launch: launch_ir.Launch) -> S.Stmt:
+    """A tile op, where it has to do with tensor memory as what the threads do."""
     from tile_core.ops import OPS
 
     if op_name(stmt) not in OPS:
-        return None
+        return stmt
     call = view(stmt, OPS)
-    used = [value for value in call.args.values() if isinstance(value, ir.TensorRegion) and value.source in places]
-    if not used:
-        return None
-    memory = used[0].source
-    rows, columns = (regions.constant(extent) or 0 for extent in memory.shape)
-    is_load = call.op is COPY and used == [call.region("src")] and all(map(regions.is_whole, call.args.values()))
-    fits = is_load and regions.scope(call.region("dst").source) == regions.FRAGMENT
-    if not fits or prod(launch.threads) != _LANES or int(memory.dtype.bits) != WORD_BITS:
-        raise MissingLoweringError(
-            f"{call.op.name.removeprefix('tile.')} of the tensor memory {memory.name}",
-            remedy="copy it whole, 32 bits an element, to a fragment of a block of 128 threads",
-            span=call.source_span,
+    used = [value for value in call.args.values() if isinstance(value, ir.TensorRegion)]
+    if not any(in_tensor_memory(value.source) for value in used):
+        return stmt
+    if call.op.name in PRODUCTS:
+        product = tensor_product(call)
+        if isinstance(product, Refusal):
+            raise MissingLoweringError(
+                f"gemm with tensor memory: {product.why}",
+                remedy="change the tile, or let C be a fragment: T.gemm takes what there is",
+                span=call.source_span,
+            )
+        return stmt
+    return _copied(call, launch)
+
+
+def _copied(call: OpCall, launch: launch_ir.Launch) -> S.Stmt:
+    if call.op is not COPY or not all(map(regions.is_whole, call.args.values())):
+        raise _refusal(call)
+    src, dst = call.region("src").source, call.region("dst").source
+    memory, fragment = (src, dst) if in_tensor_memory(src) else (dst, src)
+    deal = dealt(memory, prod(launch.threads))
+    if regions.scope(fragment) != regions.FRAGMENT or deal is None:
+        raise _refusal(call)
+    return _Copy(call, launch, memory, fragment, deal).result()
+
+
+def _refusal(call: OpCall) -> MissingLoweringError:
+    used = next(value.source for value in call.args.values() if in_tensor_memory(value.source))
+    return MissingLoweringError(
+        f"{call.op.name.removeprefix('tile.')} of the tensor memory {used.name}",
+        remedy="copy it whole, to or from a fragment of a block of a multiple of 128 threads",
+        span=call.source_span,
+    )
+
+
+class _Copy:
+    def __init__(self, call: OpCall, launch: launch_ir.Launch, memory: ir.Var, fragment: ir.Var, deal: Deal) -> None:
+        self._span, self._memory, self._fragment, self._deal = call.span, memory, fragment, deal
+        self._loads = call.region("src").source.same_as(memory)
+        x, y, z = launch.thread_vars
+        nx, ny, _nz = launch.threads
+        self._thread: ir.Expr = x if launch.threads[1:] == (1, 1) else (z * ny + y) * nx + x
+        self._row = tirx.decl_buffer(
+            (deal.elements,), str(memory.dtype), f"{memory.name}_row", scope=regions.LOCAL, data_alignment=16
         )
-    target = call.region("dst").source
-    row = tirx.decl_buffer((columns,), str(memory.dtype), f"{memory.name}_row", scope=regions.LOCAL, data_alignment=16)
-    lane = tirx.Cast("uint32", tirx.floordiv(thread, int32(WARP)) * int32(WARP << _LANE_SHIFT))
-    loads, at = [], 0
-    while at < columns:
-        count = 1 << min(_MOST_AT_ONCE, columns - at).bit_length() - 1
-        start = tirx.BufferLoad(places[memory], [int32(0)]) + lane + tirx.Cast("uint32", int32(at))
-        loads.append(tcgen05_load(tirx.address_of(tirx.BufferLoad(row, [int32(at)])), start, count=count))
-        at += count
-    made = [S.Evaluate(each, call.span) for each in (*loads, tcgen05_wait("loads"))]
-    layout = Fragment((rows, columns), forward_fn=lambda i, j: (i, j))
-    given = {f"tile.{LAYOUT}": {**fragment_maps(layout), "shape": [rows, columns]}}
 
-    def element(index: list[ir.Expr]) -> S.Stmt:
-        value = cast(tirx.BufferLoad(row, [index[1]]), as_dtype(str(target.dtype)))
-        return S.BufferStore(target, value, index, call.span)
+    def result(self) -> S.Stmt:
+        moves = [S.Evaluate(each, self._span) for each in self._moves()]
+        wait = tcgen05_wait("loads" if self._loads else "stores")
+        ends = [S.Evaluate(each, self._span) for each in (wait, tcgen05_fence("before"))]
+        begins = [S.Evaluate(tcgen05_fence("after"), self._span)] if self._loads else []
+        moved = [foreign(visit.sequence([*begins, *moves, *ends], self._span)), barrier(self._span)]
+        nest = self._nest()
+        steps = [*moved, nest] if self._loads else [nest, *moved]
+        return visit.sequence([S.AllocBuffer(self._row, span=self._span), *steps], self._span)
 
-    nest = parallel([int32(rows), int32(columns)], element, call.span, given)
-    foreign = S.AttrStmt(int32(0), FOREIGN, int32(0), visit.sequence(made, call.span), call.span)
-    return visit.sequence([S.AllocBuffer(row, span=call.span), foreign, nest], call.span)
+    def _moves(self) -> Iterator[ir.Expr]:
+        """The instructions of one thread."""
+        bits = int(self._memory.dtype.bits)
+        lane = tirx.floormod(tirx.floordiv(self._thread, int32(WARP)), int32(LANES // WARP)) * int32(
+            WARP << _LANE_SHIFT
+        )
+        group = tirx.floordiv(self._thread, int32(LANES))
+        words = self._deal.columns * bits // WORD_BITS
+        for first, element in self._deal.starts(group):
+            column = tirx.floordiv(first * int32(bits), int32(WORD_BITS)) if bits < WORD_BITS else first
+            start = address(self._memory) + tirx.Cast("uint32", lane + column)
+            done = 0
+            while done < words:
+                count = 1 << min(_MOST_AT_ONCE, words - done).bit_length() - 1
+                held = tirx.address_of(tirx.BufferLoad(self._row, [int32(element + done * WORD_BITS // bits)]))
+                at = start + E.IntImm("uint32", done)
+                yield tcgen05_load(held, at, count=count) if self._loads else tcgen05_store(at, held, count=count)
+                done += count
 
+    def _nest(self) -> S.Stmt:
+        """Between the array of a thread and its part of the fragment."""
+        extents = [regions.constant(extent) or 0 for extent in self._memory.shape]
+        layout = Fragment((extents[0], extents[1]), forward_fn=self._deal.place)
+        given = {f"tile.{LAYOUT}": {**fragment_maps(layout), "shape": extents}}
 
-def _is_tensor_memory(buffer: ir.Var) -> bool:
-    return regions.scope(buffer) == SCOPE
+        def element(index: list[ir.Expr]) -> S.Stmt:
+            _thread, held = self._deal.place(*index)
+            if self._loads:
+                value = cast(tirx.BufferLoad(self._row, [held]), as_dtype(str(self._fragment.dtype)))
+                return S.BufferStore(self._fragment, value, index, self._span)
+            value = cast(tirx.BufferLoad(self._fragment, index), as_dtype(str(self._memory.dtype)))
+            return S.BufferStore(self._row, value, [held], self._span)
 
-
-def _lowered(launch: launch_ir.Launch, found: list[S.AllocBuffer]) -> launch_ir.Launch:
-    places = {
-        alloc.buffer: tirx.decl_buffer((1,), "uint32", f"{alloc.buffer.name}_at", scope=regions.SHARED[0])
-        for alloc in found
-    }
-    freed = {
-        load.source
-        for stmt in visit.collect(launch.body, S.Evaluate)
-        if called(stmt) == FREE
-        for load in visit.collect(stmt.value, ir.TensorLoad)
-    }
-    x, y, z = launch.thread_vars
-    nx, ny, _nz = launch.threads
-    thread = x if launch.threads[1:] == (1, 1) else (z * ny + y) * nx + x
-
-    def by_a_warp(*calls: ir.Expr) -> S.Stmt:
-        body = visit.sequence([S.Evaluate(call, launch.span) for call in calls], launch.span)
-        whole = prod(launch.threads) <= WARP
-        one = body if whole else S.IfThenElse(E.LT(thread, int32(WARP)), body, None, launch.span)
-        return S.AttrStmt(int32(0), FOREIGN, int32(0), one, launch.span)
-
-    def word(place: ir.Var) -> ir.Expr:
-        return tirx.BufferLoad(place, [int32(0)])
-
-    def load(node: ir.TensorLoad, mutator: Any) -> ir.Expr:
-        return word(places[node.source]) if node.source in places else mutator.default_mutate(node)
-
-    def evaluate(stmt: S.Evaluate, mutator: Any) -> S.Stmt:
-        if called(stmt) != FREE:
-            copied = _copied(stmt, places, launch, thread)
-            return mutator.default_mutate(stmt) if copied is None else copied
-        (memory,) = (each.source for each in visit.collect(stmt.value, ir.TensorLoad))
-        return visit.sequence([barrier(stmt.span), given_back(memory)], stmt.span)
-
-    def given_back(memory: ir.Var) -> S.Stmt:
-        return by_a_warp(tcgen05_dealloc(word(places[memory]), columns_of(memory)))
-
-    def allocate(alloc: S.AllocBuffer, _mutator: Any) -> S.Stmt:
-        return visit.sequence([], alloc.span) if alloc.buffer in places else alloc
-
-    body = visit.mutate(launch.body, (S.AllocBuffer, allocate), (S.Evaluate, evaluate), (ir.TensorLoad, load))
-    head = [S.AllocBuffer(place, {OWN_PLACE: 1}) for place in places.values()]
-    takes = [tcgen05_alloc(tirx.address_of(word(place)), columns_of(memory)) for memory, place in places.items()]
-    left = [given_back(memory) for memory in places if memory not in freed]
-    end = [barrier(launch.span), *left] if left else []
-    stmts = [*head, by_a_warp(*takes, tcgen05_relinquish()), barrier(launch.span), body, *end]
-    return replace(launch, body=visit.sequence(stmts, launch.span))
+        return parallel([int32(extent) for extent in extents], element, self._span, given)

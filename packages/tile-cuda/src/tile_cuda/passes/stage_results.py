@@ -40,6 +40,7 @@ from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tma import tma_store, tma_store_commit, tma_store_wait
 from tile_cuda.matrix.store import FIRST_COLUMN
+from tile_cuda.matrix.tcgen05 import in_tensor_memory
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store, touched
 
 
@@ -81,6 +82,8 @@ class _Stager:
             if (product := self._multiplier.of(call, self._elsewhere)) is not None
             for held in product.held
         }
+        copies = [call for call in self._calls("tile.copy") if in_tensor_memory(call.region("src").source)]
+        held |= {call.region("dst").source for call in copies}
         if not held or thread_groups.regions_in(self._launch.body):
             return self._launch.to_stmt()
 

@@ -1,0 +1,179 @@
+"""Plain products on sm_100: made in tensor memory where an instruction covers them, by warps where none does.
+
+Nothing here runs on hardware: results are those of the emulator with its checks, and printed code is compiled.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+import tile_cuda.language as C
+from tile_core.errors.ops import AllocationError
+from tile_core.errors.passes import MissingLoweringError
+
+SM_100 = {"kind": "cuda", "arch": "sm_100"}
+CHECKED = {"tile.emulate_check": True}
+EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{name}_example", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def emulated(func: Any, **configs: Any) -> Any:
+    return tl.compile(func, target=SM_100, execution="emulate", pass_configs={**CHECKED, **configs})
+
+
+# m, n, k, options of the example, and the instruction that makes the product.
+GEMMS: list[tuple[int, int, int, dict[str, Any], str]] = [
+    (130, 72, 72, {"block": (128, 64, 32)}, "tcgen05 m128n64k16_f32_f16_f16"),
+    (256, 64, 32, {"threads": 256, "block": (256, 64, 32), "transpose_b": True}, "tcgen05 m128n64k16_f32_f16_f16"),
+    (128, 256, 128, {"threads": 256, "block": (128, 256, 64), "num_stages": 0}, "tcgen05 m128n256k16_f32_f16_f16"),
+    (256, 48, 32, {"threads": 128, "block": (256, 48, 32), "num_stages": 2}, "tcgen05 m128n48k16_f32_f16_f16"),
+    (
+        128,
+        96,
+        64,
+        {"dtype": "int8", "out_dtype": "int32", "block": (128, 96, 64), "transpose_b": True},
+        "tcgen05 m128n96k32_s32_s8_s8",
+    ),
+    (128, 128, 64, {"block": (64, 128, 64)}, "mma m16n8k16_f32_f16_f16"),
+]
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(("m", "n", "k", "options", "instruction"), GEMMS)
+def test_products(m: int, n: int, k: int, options: dict[str, Any], instruction: str) -> None:
+    dtype, transposed = options.get("dtype", "float16"), options.get("transpose_b", False)
+    rng = np.random.default_rng(m)
+    a, b = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((m, k), (n, k) if transposed else (k, n)))
+    c = np.full((m, n), np.nan, dtype) if dtype == "float16" else np.full((m, n), 77, "int32")
+    kernel = emulated(example("gemm").gemm(m, n, k, **options))
+    kernel(a, b, c)
+    expected = a.astype("float32") @ (b.T if transposed else b).astype("float32")
+    assert (c == expected.astype(c.dtype)).all()
+    (product,) = kernel.report()["products"]
+    assert instruction in product
+
+
+@pytest.mark.emulate
+def test_it_is_switched_off() -> None:
+    kernel = tl.compile(
+        example("gemm").gemm(128, 128, 64),
+        target=SM_100,
+        execution="emulate",
+        pass_configs={"tile.tensor_memory": False},
+    )
+    assert "mma m16n8k16" in kernel.report()["products"][0]
+
+
+ATTENTIONS: list[tuple[int, dict[str, Any]]] = [
+    (70, {"block": (128, 32), "causal": True, "threads": 128}),
+]
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(("sequence", "options"), ATTENTIONS)
+def test_attention(sequence: int, options: dict[str, Any]) -> None:
+    dtype = getattr(torch, options.get("dtype", "float16"))
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(1, sequence, 1, 64).to(dtype) for _ in range(3))
+    out, lse = torch.full_like(q, float("nan")), torch.full((1, 1, sequence), float("nan"))
+    module = example("attention")
+    kernel = emulated(module.attention(1, 1, sequence, 64, **options))
+    kernel(q, k, v, out, lse)
+    tolerance = 1e-2 if dtype == torch.bfloat16 else 2e-3
+    expected = module.reference(q, k, v, causal=options.get("causal", False), window=None)
+    torch.testing.assert_close(out.float(), expected, rtol=tolerance, atol=tolerance)
+    report = kernel.report()
+    assert report["fragments_in_shared"] == [] and len(report["products"]) == 3
+    assert all("tcgen05" in product for product in report["products"])
+
+
+@pytest.mark.emulate
+def test_values_move_between_tensor_memory_and_fragments() -> None:
+    """A result that is changed between products, in a branch too, and read where only some are made."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 32), "float16"),
+        B: T.Tensor((32, 32), "float16"),
+        n: T.int32,
+        D: T.Tensor((128, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128) as _bx:
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((128, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True)
+            for step in T.serial(n):
+                if step % 2 == 1:
+                    T.gemm(a, b, c)
+                for i, j in T.Parallel(128, 32):
+                    c[i, j] = c[i, j] + 1.0
+            T.gemm(a, b, c)
+            T.copy(c, D)
+
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((128, 32), (32, 32)))
+    compiled = emulated(kernel)
+    for n in (0, 3):
+        d = np.full((128, 32), np.nan, "float32")
+        compiled(a, b, n, d)
+        assert (d == (2 + n // 2) * (a.astype("float32") @ b.astype("float32")) + n).all()
+    assert all("tcgen05" in product for product in compiled.report()["products"])
+
+
+def test_it_compiles(build: Any) -> None:
+    source = build(example("gemm").gemm(512, 512, 512, threads=256, block=(256, 128, 64)), ("sm_100",))
+    for name in ("mma_f16", "alloc", "dealloc", "commit", "load_x128", "store_x128", "fence_before", "fence_after"):
+        assert f"tile_tcgen05_{name}" in source
+    assert "tcgen05.mma.cta_group::1.kind::f16" in source
+    source = build(example("attention").attention(1, 1, 256, 128, causal=True), ("sm_100",))
+    assert "tile_tcgen05_mma_ts_f16" in source
+
+
+def with_tiles(m: int, n: int, k: int, dtype: str = "float16", tiles: int = 1) -> Any:
+    @C.prim_func
+    def kernel(O: C.Tensor((m, n), "float32")):
+        with C.Kernel(1, threads=128) as _bx:
+            a = C.alloc_shared((m, k), dtype)
+            b = C.alloc_shared((k, n), dtype)
+            c = C.alloc_tmem((m, n), "float32")
+            for _ in ["another"] * (tiles - 1):
+                C.copy(C.alloc_tmem((m, n), "float32"), C.alloc_fragment((m, n), "float32"))
+            f = C.alloc_fragment((m, n), "float32")
+            C.gemm(a, b, c, clear_accum=True)
+            C.copy(c, f)
+            C.copy(f, O)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "kernel"),
+    [
+        (MissingLoweringError, "64 × 32 × 16 .* nearest is 128 × 32 × 16", lambda: with_tiles(64, 32, 16)),
+        (MissingLoweringError, "128 × 24 × 40 .* nearest is 128 × 32 × 48", lambda: with_tiles(128, 24, 40)),
+        (MissingLoweringError, "does not multiply float64", lambda: with_tiles(128, 32, 16, "float64")),
+        (AllocationError, "1024 columns of tensor memory", lambda: with_tiles(128, 256, 16, tiles=3)),
+    ],
+)
+def test_what_tensor_memory_cannot_do_is_refused(kind: type[Exception], names: str, kernel: Any) -> None:
+    with pytest.raises(kind, match=names):
+        tl.compile(kernel(), target=SM_100)
