@@ -32,9 +32,18 @@ def on_gpu(program: Any, *arrays: Any) -> None:
     """Run `program` on the first GPU with copies of arrays, which are changed in place."""
     import torch
 
+    def copied(array: np.ndarray) -> Any:
+        """A copy with the array's strides, as far from a multiple of 16 bytes as the array is."""
+        begin = array.ctypes.data % 16 // array.itemsize
+        strides = [stride // array.itemsize for stride in array.strides]
+        length = 1 + sum((extent - 1) * stride for extent, stride in zip(array.shape, strides, strict=True))
+        contiguous = torch.from_numpy(np.ascontiguousarray(array))
+        memory = torch.empty(begin + length, dtype=contiguous.dtype, device="cuda")
+        return memory.as_strided(array.shape, strides, begin).copy_(contiguous)
+
     request = CompileRequest(parse_target("cuda", {}))
     kernel = runtime.load(compile_lowered(program, request, {}), request)
-    given = [torch.from_numpy(array).cuda() if isinstance(array, np.ndarray) else array for array in arrays]
+    given = [copied(array) if isinstance(array, np.ndarray) else array for array in arrays]
     kernel(*given)
     torch.cuda.synchronize()
     for array, tensor in zip(arrays, given, strict=True):

@@ -13,6 +13,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_core.errors import EmulatedCopyError
 from tile_core.ir.descriptors import named
 from tile_core.testing import handmade as h
 from tile_cuda.instructions.calls import address
@@ -118,8 +119,8 @@ CASES = [
     ((100,), (64,), (56,), 0, "int32"),
     ((24, 7), (16, 8), (16, -3), 0, "float16"),
     ((24, 7), (16, 8), (-8, 2), 32, "float16"),
-    ((200, 9), (32, 16), (5, 1), 64, "float16"),
-    ((200, 40), (64, 24), (150, 20), 128, "float16"),
+    ((200, 9), (32, 16), (8, 1), 64, "float16"),
+    ((200, 40), (64, 24), (152, 20), 128, "float16"),
     ((200, 40), (64, 24), (200, 0), 128, "float16"),
     ((64, 40), (128, 16), (0, 30), 128, "uint8"),
     ((40, 12, 3), (8, 5, 2), (36, 10, 2), 0, "float32"),
@@ -128,6 +129,10 @@ CASES = [
     ((16, 5, 2, 3, 2), (8, 4, 2, 2, 2), (8, 2, 1, -1, 1), 0, "uint64"),
     ((64, 5, 2, 3, 2), (64, 4, 2, 2, 1), (0, 2, 0, 2, 1), 128, "float16"),
 ]
+
+
+# Only loads begin at negative indices.
+STORED = [(extents, box, tuple(max(0, index) for index in at), *rest) for extents, box, at, *rest in CASES]
 
 
 def test_boxes_are_loaded(run: Any) -> None:
@@ -147,7 +152,7 @@ def test_boxes_are_loaded(run: Any) -> None:
 
 def test_boxes_are_stored(run: Any) -> None:
     launches, arrays, expected = [], [], []
-    for extents, box, at, swizzle, dtype in CASES:
+    for extents, box, at, swizzle, dtype in STORED:
         array, whole = numbers(extents[::-1], dtype), -numbers(box[::-1], dtype)
         launches.append(launch(array, dtype, box, at, swizzle, "store"))
         arrays += [array, image(whole, swizzle)]
@@ -156,13 +161,13 @@ def test_boxes_are_stored(run: Any) -> None:
         wanted[target] = whole[source]
         expected.append(wanted)
     run(together(*launches), *arrays)
-    for case, found, wanted in zip(CASES, arrays[::2], expected, strict=True):
+    for case, found, wanted in zip(STORED, arrays[::2], expected, strict=True):
         assert (found == wanted).all(), case
 
 
 def test_boxes_are_added(run: Any) -> None:
     launches, arrays, expected = [], [], []
-    cases = list(product(ADDED, ((0, 0), (24, -2)), (0, 64)))
+    cases = list(product(ADDED, ((0, 0), (24, 7)), (0, 64)))
     for dtype, at, swizzle in cases:
         array, whole = numbers((12, 40), dtype), numbers((8, 64 // np.dtype(dtype).itemsize), dtype)
         box = whole.shape[::-1]
@@ -175,6 +180,22 @@ def test_boxes_are_added(run: Any) -> None:
     run(together(*launches), *arrays)
     for case, found, wanted in zip(cases, arrays[::2], expected, strict=True):
         assert (found == wanted).all(), case
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(
+    ("kind", "at", "why"),
+    [
+        ("load", (5, 0), "no multiple of 16 bytes in its row"),
+        ("store", (-4, 0), "no multiple of 16 bytes in its row"),
+        ("store", (8, -1), "a negative index"),
+        ("add", (-8, 0), "a negative index"),
+    ],
+)
+def test_boxes_that_end_a_kernel_on_a_device_are_found(emulate: Any, kind: str, at: tuple[int, int], why: str) -> None:
+    array, whole = numbers((9, 200), "float16"), numbers((8, 32), "float16")
+    with pytest.raises(EmulatedCopyError, match=why):
+        emulate(together(launch(array, "float16", (32, 8), at, 64, kind)), array, image(whole, 64))
 
 
 @pytest.mark.compile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,10 @@ def halves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-2)
+
+
+def close_or_nan(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-2, equal_nan=True)
 
 
 def poisoned(*shape: int) -> torch.Tensor:
@@ -150,6 +155,74 @@ def test_a_result_before_a_ring_that_fills_shared_memory(run: Run) -> None:
     assert run(program, a, b, c, d) == 1
     close(c, a.float() @ b.float())
     close(d, a[:, :64].float() @ b[:64].float())
+
+
+def shifted_product(column: Any, row: int = 0, result: Any = 0, *, by_name: bool = False) -> Any:
+    """C[row:, result:] = A[:, column:] @ B for a tile of A that begins anywhere in its rows."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((128, 256), "float16"),
+        B: T.Tensor((K, 64), "float16"),
+        C: T.Tensor((128, 136), "float32"),
+        given: T.int32,
+    ):
+        with T.Kernel(2, threads=128) as by:
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(K // 32, num_stages=3):
+                first = k * 32 + (given if column is None else column)
+                if by_name:
+                    T.copy(A[by * 64, first], a)
+                else:
+                    T.copy(A[by * 64, k * 32 + (given if column is None else column)], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * 64 + row, given if result is None else result])
+
+    return program
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(
+    ("column", "row", "result", "given", "boxes"),
+    [
+        (8, 0, 8, 0, (2, 1)),
+        (4, 0, 0, 0, (1, 1)),
+        (1, 0, 4, 0, (1, 1)),
+        (0, 0, 3, 0, (2, 0)),
+        (0, -5, 0, 0, (2, 0)),
+        (None, 0, None, 5, (1, 0)),
+        (None, 0, None, -8, (1, 0)),
+    ],
+)
+def test_boxes_that_begin_between_units_or_before_a_tensor_are_the_threads(
+    column: int | None, row: int, result: int | None, given: int, boxes: tuple[int, int], run: Run
+) -> None:
+    """The copy engine ends a kernel at such places, with an illegal instruction."""
+    a, b = halves((128, 256), (K, 64))
+    c = poisoned(128, 136)
+    program = shifted_product(column, row, result)
+    assert run(program, a, b, c, given) == 1
+    start, at = given if column is None else column, given if result is None else result
+    wide = torch.zeros(128, 512)
+    wide[:, 128:384] = a
+    expected = poisoned(256, 272)
+    expected[64 + row : 192 + row, 64 + at : 128 + at] = wide[:, 128 + start : 128 + start + K] @ b.float()
+    close_or_nan(c, expected[64:192, 64:200])
+    source = tl.compile(program, target={"kind": "cuda", "arch": "sm_90"}, execution="emulate").get_kernel_source()
+    fast = source[: source.index("__global__", source.index("__global__") + 1)]
+    assert (fast.count("tile_tma_load_2d(&"), "tile_tma_store_2d(" in fast) == (boxes[0], bool(boxes[1]))
+
+
+@pytest.mark.emulate
+def test_a_named_place_is_a_place(run: Run) -> None:
+    a, b = halves((128, 256), (K, 64))
+    c = poisoned(128, 136)
+    assert run(shifted_product(8, by_name=True), a, b, c, 0) == 1
+    close(c[:, :64], a[:, 8 : 8 + K].float() @ b.float())
 
 
 @pytest.mark.parametrize(("arch", "stages"), [("sm_90", 5), ("sm_100", 8)])

@@ -17,12 +17,10 @@ from typing import Any, ClassVar
 import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
-from tvm.sym.analyzer import ConstIntBound
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
-from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.descriptors import named
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
@@ -35,9 +33,8 @@ from tile_core.passes.swizzle_tiles import ALIGNMENT, TILES
 from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tma import tma_reduce_add, tma_store_commit, tma_store_wait
+from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store
-
-INT32_END = 2**31
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class _Adder:
         shared = [alloc.buffer for alloc in visit.collect(launch.body, S.AllocBuffer)]
         used = sum(size_in_bytes(tile) + ALIGNMENT for tile in shared if regions.scope(tile) in regions.SHARED)
         self._room = int(context.capabilities.shared_bytes or 0) - used
-        self._analyzer = _known(launch)
+        self._analyzer = index_facts(launch)
         self._first = E.EQ(launch.thread_vars[0], int32(0))
         self._maps: list[S.Bind] = []
         self._tiles: dict[ir.Var, ir.Var] = {}
@@ -167,7 +164,7 @@ class _Adder:
 
     def _boxed(self, call: OpCall, tile: SwizzledTile) -> TensorCopy | None:
         """The addition as one of boxes: to a float32 tensor of known strides, which this launch does but add to."""
-        copy = boxed_store(call, tile)
+        copy = boxed_store(call, tile, self._analyzer)
         if copy is None or str(copy.tensor.dtype) != "float32":
             return None
         body, tensor = self._launch.body, copy.tensor
@@ -182,25 +179,6 @@ class _Adder:
         """What the first thread does alone: the engine's groups are a thread's own."""
         stmts = visit.sequence([S.Evaluate(call, span) for call in calls])
         return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(self._first, stmts, None))
-
-
-def _known(launch: launch_ir.Launch) -> Analyzer:
-    """The ranges of block indices and loop counters, and the values of names."""
-    analyzer = Analyzer()
-    for var, extent in zip(launch.grid_vars, launch.grid_extents, strict=True):
-        analyzer.bind(var, ir.Range.from_min_extent(E.IntImm(var.ty, 0), extent))
-    for stmt in visit.statements(launch.body):
-        if isinstance(stmt, S.For):
-            first, end = (
-                analyzer.const_int_bound(stmt.min),
-                analyzer.const_int_bound(analyzer.simplify(stmt.min + stmt.extent)),
-            )
-            analyzer.bind(stmt.loop_var, ir.Range.from_min_extent(stmt.min, stmt.extent))
-            if end.max_value < INT32_END:
-                analyzer.update(stmt.loop_var, ConstIntBound(first.min_value, end.max_value - 1))
-        elif isinstance(stmt, S.Bind):
-            analyzer.bind(stmt.var, stmt.value)
-    return analyzer
 
 
 def _order(src: ir.TensorRegion) -> SwizzledTile | None:

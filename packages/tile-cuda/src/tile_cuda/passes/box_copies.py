@@ -13,6 +13,7 @@ from tvm import ir, tirx
 
 from tile_core.errors.ops import OpArgumentError
 from tile_core.ir import regions
+from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.layouts.swizzle import SwizzledTile
@@ -66,6 +67,8 @@ def boxes(tensor: ir.TensorRegion, tile: ir.TensorRegion, order: SwizzledTile | 
         raise _refusal(tensor, f"it takes constant extents and 1 to {MOST_AXES} axes, the last without stride", span)
     if not walked or walked[-1] != inner:
         raise _refusal(tensor, "it moves rows of several elements", span)
+    if _is_between_units(tensor.region[inner].min, size):
+        raise _refusal(tensor, f"a row of it begins at a multiple of {ALIGNMENT} bytes, wherever it is", span)
     strip = rows[-1] if order is None else order.strip
     if strip > LARGEST_BOX or strip * size % ALIGNMENT:
         raise _refusal(tensor, f"rows are multiples of 16 bytes of at most {LARGEST_BOX} elements", span)
@@ -86,6 +89,12 @@ def boxes(tensor: ir.TensorRegion, tile: ir.TensorRegion, order: SwizzledTile | 
     ]
     swizzle = 0 if order is None else order.span
     return Boxes(tensor.source, tile.source, tuple(reversed(edges)), swizzle, tuple(places))
+
+
+def _is_between_units(start: ir.Expr, size: int) -> bool:
+    """Whether an index of elements of `size` bytes is known to be no multiple of 16 bytes."""
+    found = Analyzer().modular_set(start)
+    return int(found.coeff) * size % ALIGNMENT == 0 and int(found.base) * size % ALIGNMENT != 0
 
 
 def _tile_axes(tile: ir.TensorRegion, span: ir.Span | None) -> tuple[list[int], list[ir.Expr]]:

@@ -265,6 +265,12 @@ class _Lowerer:
 
     def store(self, call: OpCall) -> S.Stmt:
         found = self._boxes(call, "dst", "src")
+        if any((constant(axis.min) or 0) < 0 for axis in call.region("dst").region):
+            raise OpArgumentError(
+                f"a store to {found.tensor.name} begins at a negative index, where the tensor copy engine only loads",
+                remedy="store the part that is inside",
+                span=from_tvm(call.span),
+            )
         tensor = self._described(found, call)
         copies = [tma_store(tensor, _address(found.tile, list(at)), *start) for at, start in found.places]
         one = self._by_one(call, *copies, tma_store_commit())

@@ -6,7 +6,7 @@ loops around them need (bounds, conditions, indices) can be computed by a thread
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tvm import ir
@@ -97,15 +97,19 @@ def statements_of(loop: S.For) -> list[S.Stmt]:
     return list(loop.body.seq) if isinstance(loop.body, S.SeqStmt) else [loop.body]
 
 
+Suits = Callable[[TensorCopy], bool]
+"""Whether a copy is one that can be made ahead."""
+
+
 def find_pipelines(
-    launch: launch_ir.Launch, parameters: frozenset[ir.Var], tiles: Mapping[ir.Var, SwizzledTile]
+    launch: launch_ir.Launch, parameters: frozenset[ir.Var], tiles: Mapping[ir.Var, SwizzledTile], suits: Suits = fits
 ) -> list[Pipeline]:
     """The loops of `launch` that qualify. `tiles` are the launch's swizzled tiles."""
     found: list[Pipeline] = []
 
     def walk(stmt: S.Stmt, repeated: bool) -> None:
         if isinstance(stmt, S.For) and int(stmt.annotations.get(NUM_STAGES, 0)) > 0 and stmt.step is None:
-            pipeline = _pipeline(stmt, launch, parameters, tiles, repeated)
+            pipeline = _pipeline(stmt, launch, parameters, tiles, suits, repeated=repeated)
             if pipeline is not None:
                 found.append(pipeline)
                 return
@@ -163,7 +167,7 @@ def written(launch: launch_ir.Launch) -> frozenset[ir.Var]:
 
 
 def find_preloads(
-    launch: launch_ir.Launch, parameters: frozenset[ir.Var], tiles: Mapping[ir.Var, SwizzledTile]
+    launch: launch_ir.Launch, parameters: frozenset[ir.Var], tiles: Mapping[ir.Var, SwizzledTile], suits: Suits = fits
 ) -> list[Preload]:
     """The copies at the block's level into tiles that nothing else writes."""
     statements = list(launch.body.seq) if isinstance(launch.body, S.SeqStmt) else [launch.body]
@@ -175,7 +179,7 @@ def find_preloads(
             continue
         copy = replace(copy, tile=tiles.get(copy.target))
         others = [at for at in range(len(statements)) if at != position and copy.target in touched(statements[at])]
-        if others and others[0] > position and fits(copy) and _is_only_read(copy, statements, others):
+        if others and others[0] > position and suits(copy) and _is_only_read(copy, statements, others):
             found.append(Preload(stmt, copy))
     return found
 
@@ -189,6 +193,8 @@ def _pipeline(
     launch: launch_ir.Launch,
     parameters: frozenset[ir.Var],
     tiles: Mapping[ir.Var, SwizzledTile],
+    suits: Suits,
+    *,
     repeated: bool,
 ) -> Pipeline | None:
     statements = statements_of(loop)
@@ -201,7 +207,7 @@ def _pipeline(
             continue
         readers = [at for at, used in enumerate(uses) if copy.target in used and at != position]
         copy = replace(copy, tile=tiles.get(copy.target))
-        if not readers or readers[0] < position or not fits(copy) or not _is_only_read(copy, statements, readers):
+        if not readers or readers[0] < position or not suits(copy) or not _is_only_read(copy, statements, readers):
             continue
         if int(loop.annotations[NUM_STAGES]) > 1 and copy.bytes % STAGE_BYTES:
             continue

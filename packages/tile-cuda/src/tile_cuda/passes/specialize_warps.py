@@ -43,6 +43,7 @@ from tile_cuda.instructions.mbarrier import mbarrier_wait
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.wgmma import WarpgroupProduct
 from tile_cuda.passes.assign_roles import ARRIVALS
+from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.lower_asynchrony import is_scheduled
 from tile_cuda.passes.pipelines import (
     Pipeline,
@@ -68,7 +69,7 @@ from tile_cuda.passes.ring import (
 from tile_cuda.passes.schedule_tiles import OPTION as PERSISTENT
 from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, fills_a_multiprocessor, turns_around
 from tile_cuda.passes.sharing import Cluster, cluster_of
-from tile_cuda.passes.tensor_copies import TensorCopy, address, never_fits, touched
+from tile_cuda.passes.tensor_copies import TensorCopy, address, begins_at_unit, fits, never_fits, touched
 
 OPTION = "tile.specialize_warps"
 WARP, WARPGROUP = 32, 128
@@ -132,6 +133,7 @@ class _Specializer:
         """Work on `launch` from here on."""
         views = visit.collect(launch.body, S.DeclBuffer)
         self._elsewhere = frozenset(declared.buffer for declared in views).union(*map(viewed, views))
+        self._facts = index_facts(launch)
         return launch
 
     def result(self) -> S.Stmt | None:
@@ -148,7 +150,7 @@ class _Specializer:
             launch = self._take(turns_around(launch, schedule))
         turn = None if schedule is None else launch.body.loop_var
         pipelines = [_shared(replace(pipeline, turn=turn), launch, cluster) for pipeline in self._pipelines(launch)]
-        preloads = find_preloads(launch, self._parameters, self._tiles(launch))
+        preloads = find_preloads(launch, self._parameters, self._tiles(launch), self._suits)
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
         arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
         copies = [*_copies(pipelines), *(preload.copy for preload in preloads)]
@@ -217,7 +219,11 @@ class _Specializer:
         return bool(copies) and not any(map(never_fits, copies))
 
     def _pipelines(self, launch: launch_ir.Launch) -> list[Pipeline]:
-        return find_pipelines(launch, self._parameters, self._tiles(launch))
+        return find_pipelines(launch, self._parameters, self._tiles(launch), self._suits)
+
+    def _suits(self, copy: TensorCopy) -> bool:
+        """Whether the accelerator makes a copy, wherever it begins."""
+        return fits(copy) and begins_at_unit(copy, self._facts)
 
     def _tiles(self, launch: launch_ir.Launch) -> Mapping[ir.Var, SwizzledTile]:
         """The shared tiles that matrix instructions will read."""

@@ -41,6 +41,7 @@ from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tma import tma_store, tma_store_commit, tma_store_wait
 from tile_cuda.matrix.store import FIRST_COLUMN
 from tile_cuda.matrix.tcgen05 import in_tensor_memory
+from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store, touched
 
 
@@ -69,6 +70,7 @@ class _Stager:
         self._elsewhere = frozenset(declared.buffer for declared in views).union(*map(viewed, views))
         self._multiplier = Multiplier(units, prod(launch.threads), context.capabilities)
         self._once = {buffer for buffer, kind in asynchronous(launch.body).items() if kind == ONCE}
+        self._facts = index_facts(launch)
         self._room = self._free_bytes()
         self._is_behind = True
         self._depth = 0
@@ -195,7 +197,7 @@ class _Stager:
     def _boxed(self, call: OpCall, tile: SwizzledTile) -> TensorCopy | None:
         """The copy as one of boxes: to a tensor of known strides, aligned, and touched by nothing else here."""
         marks = [stmt for stmt in visit.collect(self._launch.body, S.AttrStmt) if stmt.attr_key == ALIGNED]
-        copy = boxed_store(call, tile)
+        copy = boxed_store(call, tile, self._facts)
         if copy is None or copy.tensor not in {mark.node for mark in marks}:
             return None
         body, tensor = self._launch.body, copy.tensor

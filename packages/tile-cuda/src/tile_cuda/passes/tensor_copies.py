@@ -2,8 +2,10 @@
 
 Such a copy fills a whole shared tile from a box of a tensor, or a box from a tile: innermost axis to innermost axis, at
 most five axes, no conversion, zeros beyond the tensor's ends. Nothing but copies of the pipeline writes the tile, and
-nothing outside of the pipeline's loop touches it. Source: PTX ISA, "Tensors"; CUDA driver API,
-`cuTensorMapEncodeTiled`.
+nothing outside of the pipeline's loop touches it. A box begins at a multiple of 16 bytes in its row, also outside of
+the tensor, and one that is stored begins at no negative index: anything else ends the kernel with an illegal
+instruction. Source: PTX ISA, "Tensors"; CUDA driver API, `cuTensorMapEncodeTiled`; CUDA C++ Programming Guide, "Tensor
+Memory Accelerator"; the rule on where rows begin was found on an H200 (docs/verified.md).
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tvm import ir, tirx
+from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.copy import is_by_threads
@@ -155,15 +159,27 @@ def _boxed(call: OpCall, tensor: ir.TensorRegion, tile: ir.TensorRegion) -> Tens
     return TensorCopy(call, tensor, tile.source, (walked[0], walked[1]), rows, columns, None)
 
 
-def boxed_store(call: OpCall, tile: SwizzledTile) -> TensorCopy | None:
+def boxed_store(call: OpCall, tile: SwizzledTile, facts: Analyzer) -> TensorCopy | None:
     """The copy of a whole tile to a tensor whose strides are known multiples of 16 bytes; `None` for any other."""
     src, dst = call.region("src"), call.region("dst")
     copy = _boxed(call, dst, src)
-    if copy is None:
+    if copy is None or not begins_at_unit(copy, facts) or not _begins_inside(copy, facts):
         return None
     outer = [regions.constant(stride) for stride in list(strides(copy.tensor))[:-1]]
     known = all(stride is not None and stride * copy.itemsize % UNIT_BYTES == 0 for stride in outer)
     return replace(copy, tile=tile) if known else None
+
+
+def begins_at_unit(copy: TensorCopy, facts: Analyzer) -> bool:
+    """Whether the box is known to begin at a multiple of 16 bytes in its row."""
+    found = facts.modular_set(copy.source.region[copy.axes[1]].min)
+    return all(int(part) * copy.itemsize % UNIT_BYTES == 0 for part in (found.coeff, found.base))
+
+
+def _begins_inside(copy: TensorCopy, facts: Analyzer) -> bool:
+    """Whether no index at which the box begins is negative."""
+    starts = [axis.min for axis in copy.source.region]
+    return all(facts.can_prove(E.GE(start, E.IntImm(start.ty, 0))) for start in starts)
 
 
 def fits(copy: TensorCopy) -> bool:

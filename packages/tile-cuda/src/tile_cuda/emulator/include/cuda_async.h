@@ -33,11 +33,13 @@ inline unsigned char* swizzled(unsigned char* address, unsigned mode) {
   return tile_shared + (offset ^ row << 4);
 }
 
-inline void check(const TileTensorMap& map, const tile::Spot& place, size_t coordinates) {
+inline void check(const TileTensorMap& map, const tile::Spot& place, std::initializer_list<int> coordinates) {
   if (map.mark != kMark) tile::refuse_copy(place, " with something that is no tensor map");
-  if (map.rank != coordinates) tile::refuse_copy(place, " with more or fewer coordinates than the tensor map has axes");
+  if (map.rank != coordinates.size()) tile::refuse_copy(place, " with more or fewer coordinates than the tensor map has axes");
   if (tile::shared_offset(place.address) % kBoxAlignment != 0)
     tile::refuse_copy(place, " a box, which begins at no multiple of 128 bytes");
+  if (int64_t{coordinates.begin()[0]} * map.itemsize % kUnit != 0)
+    tile::refuse_copy(place, " a box that begins at no multiple of 16 bytes in its row");
 }
 
 // Calls `run(shared, global, bytes)` for all pieces of a box; `global` is null outside of the tensor.
@@ -76,7 +78,7 @@ void each_piece(const TileTensorMap& map, unsigned char* shared, std::initialize
 
 inline void load_box(const tile::Spot& to, const TileTensorMap& map, const tile::Spot& barrier,
                      std::initializer_list<int> first) {
-  check(map, to, first.size());
+  check(map, to, first);
   tile::copy_begin(tile::CopyKind::kToShared, to);
   each_piece(map, to.address, first, tile::copy_run);
   tile::copy_issue(barrier);
@@ -84,7 +86,7 @@ inline void load_box(const tile::Spot& to, const TileTensorMap& map, const tile:
 
 inline void load_box_multicast(const tile::Spot& to, const TileTensorMap& map, const tile::Spot& barrier,
                                unsigned mask, std::initializer_list<int> first) {
-  check(map, to, first.size());
+  check(map, to, first);
   tile::copy_begin(tile::CopyKind::kToShared, to);
   each_piece(map, to.address, first, tile::copy_run);
   tile::copy_issue_to(barrier, mask);
@@ -124,7 +126,9 @@ inline tile::Combine addition(const TileTensorMap& map, const tile::Spot& from) 
 }
 
 inline void store_box(const TileTensorMap& map, const tile::Spot& from, std::initializer_list<int> first, bool add) {
-  check(map, from, first.size());
+  check(map, from, first);
+  for (const int index : first)
+    if (index < 0) tile::refuse_copy(from, " a box that begins at a negative index, which is only loaded");
   tile::copy_begin(tile::CopyKind::kFromShared, from, add ? addition(map, from) : nullptr);
   each_piece(map, from.address, first, [](unsigned char* shared, const unsigned char* global, unsigned bytes) {
     if (global != nullptr) tile::copy_run(const_cast<unsigned char*>(global), shared, bytes);
