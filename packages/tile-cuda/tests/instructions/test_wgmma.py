@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import ir
+from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
@@ -258,6 +258,29 @@ def test_registers_that_are_written_before_the_wait(emulate: Callable[..., None]
         emulate(made, check=False)
     with pytest.raises(EmulatedUnwrittenError, match=r"writes d\[3\], which an operation under way writes"):
         emulate(made)
+
+
+@pytest.mark.emulate
+def test_registers_of_a_that_are_written_before_the_wait(emulate: Callable[..., None]) -> None:
+    made, _words, _expected = program(Case(of(F16, 16), from_registers=True))
+    (first, _second) = buffers(made, "a")
+    with_before(made, WAIT, S.BufferStore(first, ZERO, [E.IntImm("int32", 3)]))
+    with pytest.raises(
+        EmulatedRaceError, match=r"writes a0\w*\[3\], which an asynchronous instruction reads.*not waited"
+    ):
+        emulate(made)
+
+
+@pytest.mark.emulate
+def test_registers_of_a_may_be_read_before_the_wait_and_written_after_it(emulate: Callable[..., None]) -> None:
+    made, words, expected = program(Case(of(F16, 16), from_registers=True))
+    (first, second) = buffers(made, "a")
+    third = E.IntImm("int32", 3)
+    copied = tirx.decl_buffer((1,), "uint32", "copied", scope="local")
+    with_before(made, WAIT, S.AllocBuffer(copied), S.BufferStore(copied, tirx.BufferLoad(first, [third]), [int32(0)]))
+    made.add(S.BufferStore(first, ZERO, [third]), S.BufferStore(second, ZERO, [third]))
+    emulate(made)
+    assert_same(from_registers(words, of(F16, 16).d_layout, "float32"), expected)
 
 
 @pytest.mark.emulate

@@ -37,6 +37,7 @@ _USES = {
     "address": "tile::kAtomic",
     "begin": "tile::kBegin",
     "continue": "tile::kContinue",
+    "lent": "tile::kLent",
 }
 _ORDERED = "tile::kOrdered"
 
@@ -126,6 +127,7 @@ class _Checker:
             count *= regions.constant(extent) or 1
         self._written[buffer] = name
         printer.line(f"tile::Written {name}[{count}] = {{}};")
+        printer.line(f"tile::declared({printer.name(buffer)});")
 
     def views(self, language: Language) -> dict[type, StmtHandler]:
         """Views as the language prints them. What is written through one is not known of its array of one thread."""

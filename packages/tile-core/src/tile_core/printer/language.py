@@ -27,10 +27,11 @@ StmtHandler = Callable[["Printer", Node], None]
 class Use:
     """What an access is for: it reads or writes `lanes` elements, or takes the address of one.
 
-    An asynchronous operation may `begin` to write elements of one thread, or `continue` with what another has begun.
+    An asynchronous operation may `begin` to write elements of one thread, or `continue` with what another has begun;
+    they may be `lent` to one that reads them until it ends.
     """
 
-    kind: Literal["read", "write", "address", "begin", "continue"]
+    kind: Literal["read", "write", "address", "begin", "continue", "lent"]
     lanes: int = 1
 
 

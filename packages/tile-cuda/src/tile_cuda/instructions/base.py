@@ -38,8 +38,8 @@ class Pointer:
     """A pointer operand: the bytes from there on that the instruction reads, writes, or both.
 
     `when` is the position of an operand that, where it is 0, says that nothing is read. `lazy` marks an address that
-    not every lane uses; `later` that what is read and written is so when a wait has passed; `accounted` that the
-    emulator's function says itself what happens there.
+    not every lane uses; `later` that what is read and written is so when a wait has passed (what is only read may be
+    read again, but not written before); `accounted` that the emulator's function says itself what happens there.
     """
 
     reads: Size | None = None
@@ -99,7 +99,9 @@ def _pointer(printer: Printer, node: Node, argument: Node, pointer: Pointer, att
         return place(printer, argument)
     (load,) = argument.args
     itembits = int(load.ty.dtype.bits)
-    read: Literal["read", "continue"] = "continue" if pointer.later else "read"
+    read: Literal["read", "continue", "lent"] = "read"
+    if pointer.later:
+        read = "lent" if pointer.writes is None else "continue"
     write: Literal["write", "begin"] = "begin" if pointer.later else "write"
     sizes = ((read, pointer.reads), (write, pointer.writes))
     uses = [Use(kind, max(1, size(attributes) * 8 // itembits)) for kind, size in sizes if size is not None]

@@ -3,7 +3,8 @@
 B, and A unless it is in registers, are read from shared memory through descriptors. A product is in flight until
 `wgmma_wait` has let its group pass: its registers may not be used, nor the shared memory that it reads written, before.
 What ptxas does with them, measured: `wgmma_fence` must stand between ordinary writes of registers and the first product
-that uses them (C7519 otherwise), and `pin` after the wait, or registers are read above it.
+that uses them (C7519 otherwise), and `pin` after the wait, or registers are read above it. A product that begins at
+zero says that it only writes D: otherwise registers of D live from one iteration of a loop to the next, and spill.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ __all__ = [
 
 SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
 """Bytes of a swizzled row to the code in bits 62 and 63 of a descriptor."""
+CLEARS = "clears"
+"""Attribute of a product that is known to begin at zero."""
 _MOST_GROUPS = 7
 _DESCRIPTOR_UNIT = 16
 
@@ -64,7 +67,7 @@ def _products(op: str, form: str) -> Instruction:
 
     pointers = {0: Pointer(reads=d_bytes, writes=d_bytes, when=3, later=True)}
     if form == "rs":
-        pointers[1] = Pointer(reads=a_bytes)
+        pointers[1] = Pointer(reads=a_bytes, later=True)
     return Instruction(op, device, host, pointers)
 
 
@@ -84,7 +87,8 @@ def _wrapper(instruction: MatrixInstruction, form: str, attributes: Attributes) 
     words = d_bytes // 4
     a_count = 1 if form == "ss" else a_words
     a_text = f"%{words}" if form == "ss" else f"{{{numbers(words, a_words)}}}"
-    outputs = ", ".join(f'"+{letter}"(z[{at}])' for at in range(words))
+    access = "=" if attributes.get(CLEARS) else "+"
+    outputs = ", ".join(f'"{access}{letter}"(z[{at}])' for at in range(words))
     a_inputs = '"l"(a)' if form == "ss" else ", ".join(f'"r"(x[{at}])' for at in range(a_words))
     b, predicate = f"%{words + a_count}", f"%{words + a_count + 1}"
     mnemonic, parameter, metadata, metadata_input = "wgmma.mma_async", "", "", ""
@@ -129,6 +133,7 @@ def _variant(instruction: MatrixInstruction, attributes: Attributes) -> str:
     a_trans, b_trans = _transposes(attributes)
     scale_a, scale_b = _signs(attributes)
     marks = ["ta" * a_trans, "tb" * b_trans, "na" * (scale_a < 0), "nb" * (scale_b < 0)]
+    marks.append("zero" * bool(attributes.get(CLEARS)))
     if instruction.sparse:
         marks.append(str(int(attributes["selector"])))
     return "".join(f"_{mark}" for mark in marks if mark)
@@ -158,7 +163,7 @@ def wgmma(
     Raises:
         ValueError: the instruction is another; only 16-bit operands can lie the other way; integers have no sign.
     """
-    forms = _checked(instruction, a_trans, b_trans, scale_a, scale_b)
+    forms = _checked(instruction, accumulate, a_trans, b_trans, scale_a, scale_b)
     return WGMMA((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms})
 
 
@@ -174,7 +179,7 @@ def wgmma_rs(
     scale_b: int = 1,
 ) -> ir.Call:
     """As `wgmma`, with the thread's packed registers of A at `a`."""
-    forms = _checked(instruction, False, b_trans, scale_a, scale_b)
+    forms = _checked(instruction, accumulate, False, b_trans, scale_a, scale_b)
     return WGMMA_RS((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms})
 
 
@@ -196,7 +201,7 @@ def wgmma_sp(
     Raises:
         ValueError: the instruction is not sparse, has no such selector, or does not take the operands so.
     """
-    forms = _checked(instruction, False, b_trans, scale_a, scale_b)
+    forms = _checked(instruction, accumulate, False, b_trans, scale_a, scale_b)
     return WGMMA_SP((d, a, b, accumulate, metadata), {**selected(instruction, "wgmma", selector), **forms})
 
 
@@ -214,18 +219,19 @@ def wgmma_sp_rs(
     scale_b: int = 1,
 ) -> ir.Call:
     """As `wgmma_sp`, with the thread's held elements of A at `a`."""
-    forms = _checked(instruction, False, b_trans, scale_a, scale_b)
+    forms = _checked(instruction, accumulate, False, b_trans, scale_a, scale_b)
     return WGMMA_SP_RS((d, a, b, accumulate, metadata), {**selected(instruction, "wgmma", selector), **forms})
 
 
 def _checked(
-    instruction: MatrixInstruction, a_trans: bool, b_trans: bool, scale_a: int, scale_b: int
+    instruction: MatrixInstruction, accumulate: ir.Expr, a_trans: bool, b_trans: bool, scale_a: int, scale_b: int
 ) -> dict[str, int]:
     if (a_trans or b_trans) and not _is_16_bit(instruction):
         raise ValueError(f"wgmma reads {instruction.a} and {instruction.b} with k as the fast axis only")
     if not {scale_a, scale_b} <= {1, -1} or (instruction.d == "int32" and (scale_a, scale_b) != (1, 1)):
         raise ValueError(f"wgmma into {instruction.d} has no signs ({scale_a}, {scale_b})")
-    return {"a_trans": int(a_trans), "b_trans": int(b_trans), "scale_a": scale_a, "scale_b": scale_b}
+    start = {CLEARS: 1} if isinstance(accumulate, E.IntImm) and accumulate.value == 0 else {}
+    return {"a_trans": int(a_trans), "b_trans": int(b_trans), "scale_a": scale_a, "scale_b": scale_b, **start}
 
 
 # -- order ------------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ namespace tile {
 
 // An ordered atomic update passes on what its thread has seen, to the thread of the next one of the same element. What an
 // operation begins to write has no value until it ends; another one continues with it.
-enum class Use : unsigned char { kRead, kWrite, kAtomic, kOrdered, kBegin, kContinue };
+enum class Use : unsigned char { kRead, kWrite, kAtomic, kOrdered, kBegin, kContinue, kLent };
 constexpr Use kRead = Use::kRead, kWrite = Use::kWrite, kAtomic = Use::kAtomic, kOrdered = Use::kOrdered,
-              kBegin = Use::kBegin, kContinue = Use::kContinue;
+              kBegin = Use::kBegin, kContinue = Use::kContinue, kLent = Use::kLent;
 
 // Of an element of an array of one thread.
 enum class Written : unsigned char { kNever, kDone, kUnderWay };
@@ -25,6 +25,19 @@ struct Begun {
   }
 };
 extern Begun begun;
+
+// Elements of an array of one thread that an operation reads until it ends: `kLent` leaves them for the one that follows.
+// Kept by address: the array may be gone, and another in its place, before the operation ends.
+struct Lent {
+  const unsigned char* first = nullptr;
+  unsigned bytes = 0;
+  int site = 0;
+};
+extern Lent lent;
+extern unsigned lent_count;  // of all threads
+void lend(const Lent& given);
+void give_back(const Lent& given);
+void end_lending(const void* first, unsigned bytes);
 
 // The indices of an access and the extents of its buffer.
 template <int N>
@@ -69,6 +82,8 @@ void begin_call();
 [[noreturn]] void out_of_bounds(const Access& access);
 [[noreturn]] void unwritten(const Access& access);
 [[noreturn]] void under_way(const Access& access);
+// A write of `bytes` bytes: a fault where an operation under way reads one of them.
+void expect_not_lent(const void* first, unsigned bytes, const Access& access);
 [[noreturn]] void misaligned(const Access& access, unsigned bytes);
 // An access of memory that threads share, of `bytes` bytes.
 void touch(const volatile void* address, unsigned bytes, const Access& access);
@@ -135,8 +150,16 @@ TILE_INLINE T& local(T* base, Written* written, int64_t flat, int site, const Pl
     if (U != kBegin && U != kContinue && own == Written::kUnderWay) under_way(access);
     if (U == kWrite) own = Written::kDone;
   }
+  if ((U == kWrite || U == kBegin) && lent_count != 0) expect_not_lent(base + flat, Lanes * sizeof(T), access);
   if (U == kBegin) begun = Begun{written + flat, Lanes};
+  if (U == kLent) lent = Lent{reinterpret_cast<const unsigned char*>(base + flat), Lanes * sizeof(T), site};
   return base[flat];
+}
+
+// A variable or array of this thread begins: what lay in its place is gone.
+template <typename T>
+TILE_INLINE void declared(const T& array) {
+  if (lent_count != 0) end_lending(&array, sizeof(array));
 }
 
 }  // namespace tile

@@ -20,6 +20,8 @@ namespace tile {
 
 Running running;
 Begun begun;
+Lent lent;
+unsigned lent_count = 0;
 
 namespace {
 
@@ -40,6 +42,7 @@ const Site* sites = nullptr;
 unsigned granule = 1;
 uint32_t now = 1, call_start = 1, launch_start = 1, block_start = 1;
 Order* orders = new Order[kMaxThreads];
+std::vector<Lent> lent_by[kMaxThreads];
 Pending pending;
 uint32_t oldest = 1;  // marks below are of a time that does not matter for the memory at hand
 std::vector<Cell> shared_cells;
@@ -114,7 +117,7 @@ void add_thread(Text& text, unsigned thread) {
 bool is_atomic(Use use) { return use == Use::kAtomic || use == Use::kOrdered; }
 
 const char* verb(Use use) {
-  constexpr const char* verbs[] = {"reads", "writes", "updates", "updates", "writes", "reads"};
+  constexpr const char* verbs[] = {"reads", "writes", "updates", "updates", "writes", "reads", "reads"};
   return verbs[static_cast<int>(use)];
 }
 
@@ -268,7 +271,11 @@ void note_cluster(unsigned threads, bool opens) {
 
 // Blocks of a cluster run at the same time: the time of the first one is the start of all.
 void begin_block(const Launch&, unsigned threads, bool first) {
-  if (first) block_start = cluster_met = ++now;
+  if (first) {
+    block_start = cluster_met = ++now;
+    for (std::vector<Lent>& given : lent_by) given.clear();
+    lent_count = 0;
+  }
   pending.fault = Fault::kNone;
   for (unsigned t = 0; t < threads; ++t) orders[t] = Order{now, now, {}, 0, {}, 0, {}};
 }
@@ -452,6 +459,46 @@ void under_way(const Access& access) {
   add_subject(text, access);
   text.add(", which an operation under way writes: it is not waited for");
   fail(Fault::kUnwritten, access.site, text);
+}
+
+bool overlaps(const Lent& given, const void* first, unsigned bytes) {
+  const auto* const begin = static_cast<const unsigned char*>(first);
+  return begin < given.first + given.bytes && given.first < begin + bytes;
+}
+
+void lend(const Lent& given) {
+  if (given.first == nullptr) return;
+  lent_by[block.self->linear].push_back(given);
+  ++lent_count;
+}
+
+void give_back(const Lent& given) {
+  std::vector<Lent>& own = lent_by[block.self->linear];
+  for (size_t at = 0; at < own.size(); ++at) {
+    if (own[at].first != given.first || own[at].bytes != given.bytes) continue;
+    own.erase(own.begin() + static_cast<std::ptrdiff_t>(at));
+    --lent_count;
+    return;
+  }
+}
+
+void end_lending(const void* first, unsigned bytes) {
+  std::vector<Lent>& own = lent_by[block.self->linear];
+  for (size_t at = own.size(); at-- > 0;) {
+    if (!overlaps(own[at], first, bytes)) continue;
+    own.erase(own.begin() + static_cast<std::ptrdiff_t>(at));
+    --lent_count;
+  }
+}
+
+void expect_not_lent(const void* first, unsigned bytes, const Access& access) {
+  for (const Lent& given : lent_by[block.self->linear]) {
+    if (!overlaps(given, first, bytes)) continue;
+    Text text;
+    add_subject(text, access);
+    text.add(", which an asynchronous instruction reads").add_place(sites, given.site).add(": it is not waited for");
+    fail(Fault::kRace, access.site, text);
+  }
 }
 
 void misaligned(const Access& access, unsigned bytes) {

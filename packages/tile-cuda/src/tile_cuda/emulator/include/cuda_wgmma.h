@@ -63,6 +63,7 @@ struct Product {
   bool adds[kWarpgroup] = {};
   uint32_t metadata[kWarpgroup] = {};
   Begun begun[kWarpgroup];
+  Lent lent[kWarpgroup];
   unsigned char *images, *a_images;
 
   Product(Run run, Note note, uint64_t a, uint64_t b, unsigned number, unsigned bytes, unsigned a_bytes)
@@ -155,6 +156,8 @@ inline void begin_product(Product::Run run, Product::Note note, void* d, unsigne
   product.d[self] = d, product.adds[self] = adds, product.begun[self] = begun;
   product.metadata[self] = metadata;
   begun = Begun{};
+  lend(product.lent[self] = lent);
+  lent = Lent{};
   if (a_bytes) memcpy(product.a_images + self * a_bytes, a_registers, a_bytes);
   Product* const before = product_of(own, self, number, product);
   if (adds && (before == nullptr || before->done))
@@ -187,6 +190,7 @@ void wgmma_wait() {
     product = passed.younger;
     if (passed.number < own.taken[self]) continue;
     passed.finish();
+    give_back(passed.lent[self]);
     own.taken[self] = passed.number + 1;
     const bool is_used = passed.heir != nullptr && passed.heir->number < own.issued[self];
     if (!is_used) give_result(passed, self);
