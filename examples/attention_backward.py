@@ -55,18 +55,19 @@ def attention_backward(  # noqa: C901 - three kernels, most of whose branches ar
         dV: T.Tensor(shape, dtype),
     ):
         rows = T.alloc_global((batch, heads, 2, sequence), T.float32)
-        sums = T.alloc_global(shape, T.float32)
+        sums = T.alloc_global((batch, heads, sequence, dim), T.float32)
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=128) as (bx, h, b):
+            left = T.alloc_fragment((bm, dim), dtype)
+            right = T.alloc_fragment((bm, dim), dtype)
             products = T.alloc_fragment((bm, dim), T.float32)
             delta = T.alloc_fragment((bm,), T.float32)
+            T.copy(Out[b, bx * bm : bx * bm + bm, h, :], left)
+            T.copy(dOut[b, bx * bm : bx * bm + bm, h, :], right)
             for i, j in T.Parallel(bm, dim):
-                here = bx * bm + i < sequence
-                products[i, j] = T.if_then_else(
-                    here, T.cast(Out[b, bx * bm + i, h, j], T.float32) * dOut[b, bx * bm + i, h, j], 0
-                )
-                if here:
-                    sums[b, bx * bm + i, h, j] = 0
+                products[i, j] = T.cast(left[i, j], T.float32) * right[i, j]
             T.reduce_sum(products, delta, dim=1)
+            T.clear(products)
+            T.copy(products, sums[b, h, bx * bm : bx * bm + bm, :])
             for i in T.Parallel(bm):
                 if bx * bm + i < sequence:
                     rows[b, h, 0, bx * bm + i] = Lse[b, h, bx * bm + i]
@@ -101,7 +102,7 @@ def attention_backward(  # noqa: C901 - three kernels, most of whose branches ar
                 if causal:  # noqa: SIM102 - decided while tracing, the next by the kernel
                     if step * bm < key + bn:
                         for i, j in T.Parallel(bn, bm):
-                            scores[i, j] = T.if_then_else(step * bm + j >= key + i, scores[i, j], 0)
+                            scores[i, j] = T.if_then_else(j - i >= key - step * bm, scores[i, j], 0)
                 if sequence % bm or sequence % bn:
                     for i, j in T.Parallel(bn, bm):
                         inside = step * bm + j < sequence and key + i < sequence
@@ -114,15 +115,17 @@ def attention_backward(  # noqa: C901 - three kernels, most of whose branches ar
                 T.copy(d_scores_half, d_scores_shared)
                 T.gemm(d_scores_half, Q_shared, dK_local, policy=by_rows)
                 T.gemm(d_scores_shared, K_shared, dQ_part, transpose_A=True, clear_accum=True, policy=by_columns)
-                T.atomic_add(sums[b, step * bm : step * bm + bm, h, :], dQ_part)
+                T.atomic_add(sums[b, h, step * bm : step * bm + bm, :], dQ_part)
             for i, j in T.Parallel(bn, dim):
                 dK_local[i, j] = dK_local[i, j] * norm
             T.copy(dK_local, dK[b, key : key + bn, h, :])
             T.copy(dV_local, dV[b, key : key + bn, h, :])
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=128) as (bx, h, b):
+            sum_local = T.alloc_fragment((bm, dim), T.float32)
+            T.copy(sums[b, h, bx * bm : bx * bm + bm, :], sum_local)
             for i, j in T.Parallel(bm, dim):
-                if bx * bm + i < sequence:
-                    dQ[b, bx * bm + i, h, j] = sums[b, bx * bm + i, h, j] * norm
+                sum_local[i, j] = sum_local[i, j] * norm
+            T.copy(sum_local, dQ[b, bx * bm : bx * bm + bm, h, :])
 
     return kernel
 

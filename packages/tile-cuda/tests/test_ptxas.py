@@ -78,16 +78,41 @@ def test_schedules(name: str) -> None:
     assert (found["spilled_bytes"], found["remarks"]) == (0, [])
 
 
+def test_weights_of_four_bits() -> None:
+    program = example("dequant_gemm").dequant_gemm(16, 8192, 8192, group=128, block=(16, 64, 512), num_stages=3)
+    found = fast_kernel(program)
+    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+
+
 def test_scaled() -> None:
     found = fast_kernel(example("gemm_epilogues").gemm_scaled(4096, 4096, 4096))
     assert (found["spilled_bytes"], found["remarks"]) == (0, [])
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention(causal: bool) -> None:
-    found = fast_kernel(example("attention").attention(8, 32, 4096, 128, causal=causal), ["--use_fast_math"])
+FAST_MATH = ["--use_fast_math"]
+ATTENTION = {
+    "forward full": ("attention", lambda made: made.attention(8, 32, 4096, 128, growth=8.0)),
+    "forward causal": ("attention", lambda made: made.attention(8, 32, 4096, 128, causal=True, growth=0.0)),
+    "decode": ("attention_decode", lambda made: made.decode(16, 32, 8, 8192, 128, splits=1)),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention(name: str) -> None:
+    module, program = ATTENTION[name]
+    found = fast_kernel(program(example(module)), FAST_MATH)
     assert found["registers"] > 0
     assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_backward(causal: bool) -> None:
+    """All of its kernels: those for tensors at odd addresses too."""
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    program = example("attention_backward").attention_backward(8, 32, 4096, 128, causal=causal)
+    found = tl.compile(program, target=SM_90, compile_flags=FAST_MATH).report()["kernels"]
+    assert [kernel["threads"][0] for kernel in found] == [128, 128, 384, 256, 128, 128]
+    assert {(kernel["spilled_bytes"], *kernel["remarks"]) for kernel in found} == {(0,)}
 
 
 def test_a_tile_that_registers_do_not_hold_is_told_of() -> None:
