@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent
 PACKAGES = ("tile-core", "tile-cpu", "tile-cuda", "tile-rocm", "tile-metal", "tile-ascend")
 SOURCES = [f"packages/{package}/src" for package in PACKAGES]
 MAX_LINES = 700
+MAX_WORKERS = 8
+"""Processes that run tests beside each other; each of them loads TVM and torch."""
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "none"
@@ -89,27 +91,22 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests and doctests of every package, one process a package."""
+    """Run the tests and doctests of every package, spread over the cores."""
+    _run_tests(session, *PACKAGES)
+
+
+def _run_tests(session: nox.Session, *packages: str) -> None:
+    paths = [f"packages/{package}/{part}" for package in packages for part in ("tests", "src")]
+    # A worker that has nothing left takes over tests of another one, so that no core is idle at the end.
+    workers = ("-n", str(min(os.cpu_count() or 1, MAX_WORKERS)), "--dist", "worksteal")
     environment = Environment(session).group("test")
-    failed = [package for package in PACKAGES if not _tests_pass(environment, package)]
-    if failed:
-        session.error(f"failed: {', '.join(failed)}")
-
-
-def _tests_pass(environment: Environment, package: str) -> bool:
-    try:
-        paths = (f"packages/{package}/tests", f"packages/{package}/src")
-        environment.run("-m", "pytest", "--doctest-modules", *paths, *environment.session.posargs)
-    except CommandFailed:
-        return False
-    return True
+    environment.run("-m", "pytest", *workers, "--doctest-modules", *paths, *session.posargs)
 
 
 def _declare_tests(package: str) -> None:
     @nox.session(name=f"tests-{package}", default=False)
     def session_of_package(session: nox.Session) -> None:
-        if not _tests_pass(Environment(session).group("test"), package):
-            session.error(f"failed: {package}")
+        _run_tests(session, package)
 
     session_of_package.__doc__ = f"Run the tests of {package}."
 
