@@ -233,3 +233,20 @@ def test_what_several_threads_hold_is_written_by_one() -> None:
     compiled = tl.compile(kernel, target=SM_90, execution="emulate", pass_configs={"tile.emulate_check": True})
     compiled(a, b)
     assert torch.equal(b, a.sum(0))
+
+
+def test_a_bound_that_is_the_same_for_a_vector_has_no_tail_and_no_name_is_unused() -> None:
+    """Rows end anywhere, columns do not: a row is there for all lanes of a vector or for none."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((101, 512), "float16"), B: T.Tensor((101, 512), "float16")):
+        with T.Kernel(4, 2, threads=128) as (bx, by):
+            for i, j in T.Parallel(32, 256):
+                B[bx * 32 + i, by * 256 + j] = A[bx * 32 + i, by * 256 + j] + 1
+
+    source = printed(kernel)
+    assert len(re.findall(VECTOR_STORE, source)) == 1
+    assert "else" not in source
+    assert not re.search(r"= A\[", source)
+    for name in re.findall(r"const int (\w+) =", source):
+        assert len(re.findall(rf"\b{name}\b", source)) > 1, name

@@ -16,10 +16,12 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.analyzer import Analyzer
 from tile_core.layouts.mapping import FlatMapping, Lane
 from tile_core.passes.accesses import substitute
 from tile_core.passes.infer_layouts import NestPlan
 from tile_core.passes.nests import ParallelNest
+from tile_core.passes.ranges import unmarked
 from tile_core.passes.thread_products import emit_product
 from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32, made_once
 from tile_core.passes.vector_units import NameValues, VectorUnit, vector_unit
@@ -208,7 +210,8 @@ class _Emitter:
         inside = self._inside(0, last) if self._mapping.head is None else []
         wanted = [*inside, *self._within_own_extents(last), *conditions]
         if wanted:
-            body = S.IfThenElse(conjunction(wanted), body, self._lane_by_lane(guarded_lanes=True), self._span)
+            whole, lanes = conjunction(wanted), self._lane_by_lane(guarded_lanes=True)
+            body = S.IfThenElse(whole, body, None if _is_idle(lanes, E.Not(whole)) else lanes, self._span)
         return guarded(outside, body)
 
     def _lanes_only(self) -> S.Stmt:
@@ -288,6 +291,17 @@ class _Emitter:
 def step_variables(count: int) -> list[ir.Var]:
     """Names for the step counters of a thread."""
     return [tirx.Var("step" if count == 1 else f"step_{axis}", "int32") for axis in range(count)]
+
+
+def _is_idle(stmt: S.Stmt, fact: ir.Expr) -> bool:
+    """Whether a statement is known to do nothing where `fact` holds: its guards are the same for all lanes."""
+    while isinstance(stmt, S.For):
+        stmt = stmt.body
+    if not isinstance(stmt, S.IfThenElse) or stmt.else_case is not None:
+        return False
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(fact):
+        return analyzer.can_prove(E.Not(unmarked(stmt.condition)))
 
 
 def _renamed(stmt: S.Stmt, names: dict[ir.Var, ir.Var]) -> S.Stmt:

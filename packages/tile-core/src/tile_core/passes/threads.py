@@ -15,6 +15,7 @@ from tile_core.ops.base import LowerContext, OpCall
 from tile_core.ops.build import Tile, parallel
 from tile_core.ops.print import PRINT
 from tile_core.ops.threads import thread_call
+from tile_core.passes.drop_unused_names import DropUnusedNames
 from tile_core.passes.group_threads import GroupThreads
 from tile_core.passes.infer_layouts import InferLayouts
 from tile_core.passes.insert_barriers import InsertBarriers, barrier
@@ -100,4 +101,5 @@ def thread_edits(
             RasterizeBlocks(),
             SpecializeAlignment(),
         ),
+        insert_after("simplify", DropUnusedNames()),
     )
