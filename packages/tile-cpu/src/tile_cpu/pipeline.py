@@ -8,6 +8,7 @@ from tile_core.passes.pipeline import Edit, insert_after, insert_before, replace
 from tile_core.targets import Target
 from tile_cpu.passes.call_libm import CallLibm
 from tile_cpu.passes.expand_math import ExpandMath
+from tile_cpu.passes.forward_copies import ForwardCopies
 from tile_cpu.passes.import_functions import ImportFunctions
 from tile_cpu.passes.legalize_carried_types import LegalizeCarriedTypes
 from tile_cpu.passes.legalize_compare import LegalizeCompare
@@ -27,7 +28,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
     Tiles are guarded like tensors: a stray store to a tile would damage the memory of the process.
     """
     return (
-        insert_before("lower_tile_ops", ReportFallbacks(), StreamOperands()),
+        insert_before("lower_tile_ops", ReportFallbacks(), StreamOperands(), ForwardCopies()),
         insert_after("lower_tile_ops", ShareOperands()),
         replace("legalize_bounds", LegalizeBounds(every_scope=True)),
         insert_after(

@@ -71,6 +71,16 @@ def choose(call: OpCall, facts: CpuFacts) -> Product | None:
     return Product(total, "fma" if c.is_float and facts.fma else "mul", clear)
 
 
+def in_matrix_tiles(call: OpCall, facts: CpuFacts) -> bool:
+    """Whether the product is one of whole matrix tiles, on a CPU that has them."""
+    product = choose(call, facts)
+    if product is None or product.dot is None:
+        return False
+    rows, columns, depth = sizes(call)
+    available = facts.bf16_tile if product.kind == "bf16" else facts.int8_tile
+    return available and not (rows % amx.ROWS or columns % amx.COLUMNS or depth % (product.dot.group * amx.ROWS))
+
+
 def registers(facts: CpuFacts, product: Product) -> Registers:
     """The registers for the accumulators, a row of B and an element of A."""
     return Registers(facts.vector_registers, facts.lanes(8 * product.align), 4 if facts.vector_registers >= 32 else 2)
@@ -213,7 +223,7 @@ class _Grouped(_Plain):
         self._steps = -(-self._depth // dot.group)
 
     def _multiply(self, c: Matrix) -> S.Stmt:
-        if self._in_tiles():
+        if in_matrix_tiles(self._call, self._facts):
             return self._tiles(self._tiles_of_a(), self._groups_of_b(2 * amx.COLUMNS), c)
         flip = _FLIP.get(self._product.kind, 0)
         bias = self._correction(flip) if flip else None
@@ -224,11 +234,6 @@ class _Grouped(_Plain):
         if main < self._columns:
             parts += self._last_columns(operands, main)
         return sequence(parts, self._call.span)
-
-    def _in_tiles(self) -> bool:
-        available = self._facts.bf16_tile if self._product.kind == "bf16" else self._facts.int8_tile
-        step = self._dot.group * amx.ROWS
-        return available and not (self._rows % amx.ROWS or self._columns % amx.COLUMNS or self._depth % step)
 
     def _tiles_of_a(self) -> RowTiles:
         """A as matrix tiles are loaded: where it is if it is a tile, one after the other if it is a tensor."""

@@ -32,6 +32,8 @@ from tile_core.ops.build import Tile
 from tile_core.ops.gemm import transposed
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
+from tile_cpu.llvm.features import facts_of
+from tile_cpu.ops.gemm import in_matrix_tiles
 from tile_cpu.ops.prepared import DEPTH, PADDED
 from tile_cpu.passes.affine import affine
 
@@ -43,15 +45,21 @@ _SUMS = ("float32", "float64", "int32", "int64")
 
 @dataclass(frozen=True)
 class StreamOperands:
-    """`depth_bytes` is the length along K, in bytes of an element of A, that one multiplication should have."""
+    """`depth_bytes` is the length of a row of A that one multiplication should have, in bytes.
+
+    `tile_depth_bytes` is that for matrix tiles, which read both operands so fast that two rows of tiles of A have to
+    fit into half of the first-level cache.
+    """
 
     depth_bytes: int = 2048
+    tile_depth_bytes: int = 512
     name: ClassVar[str] = "stream_operands"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        uses = _uses(func)
+        uses = uses_of(func)
         facts = _launched(func)
+        cpu = facts_of(context.capabilities)
         free: set[ir.Var] = set()
 
         def loop(stmt: S.For, mutator: Any) -> S.Stmt:
@@ -60,7 +68,8 @@ class StreamOperands:
             if match is None:
                 return stmt
             free.update(operand.tile for operand in match.operands.values())
-            return _streamed(stmt, match, self.depth_bytes, facts)
+            depth = self.tile_depth_bytes if in_matrix_tiles(match.gemm, cpu) else self.depth_bytes
+            return _streamed(stmt, match, depth, facts)
 
         def allocation(stmt: S.AllocBuffer, mutator: Any) -> S.Stmt:
             return visit.sequence([]) if stmt.buffer in free else stmt
@@ -95,7 +104,7 @@ class _Match:
     operands: dict[str, _Operand]
 
 
-def _uses(func: tirx.PrimFunc) -> dict[ir.Var, int]:
+def uses_of(func: tirx.PrimFunc) -> dict[ir.Var, int]:
     """In how many regions each buffer occurs; other accesses count as many."""
     found: dict[ir.Var, int] = {}
     for region in visit.collect(func.body, ir.TensorRegion):

@@ -1,0 +1,155 @@
+"""Copies that only feed a multiplication fall away, and stay where the tile is more than such a copy."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from tvm import ir
+
+import tile_core as tl
+import tile_core.language as T
+from tile_core.ir import visit
+from tile_core.ops.base import op_name
+from tile_core.passes.base import PassContext
+from tile_cpu.passes.forward_copies import ForwardCopies
+
+
+def attention(S, D, dtype="float32", heads=2, bq=32, bk=48, change=None):
+    """softmax(Q K^T) V, with `change` to what makes a copy more than a copy."""
+    scale = 1.0 / math.sqrt(D)
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((heads, S, D), dtype),
+        K: T.Tensor((heads, S, D), dtype),
+        V: T.Tensor((heads, S, D), dtype),
+        Out: T.Tensor((heads, S, D), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(S, bq), heads) as (bx, h):
+            q = T.alloc_shared((bq, D), dtype)
+            k = T.alloc_shared((bk, D), dtype)
+            v = T.alloc_shared((bk, D), dtype)
+            s = T.alloc_fragment((bq, bk), "float32")
+            p = T.alloc_shared((bq, bk), dtype)
+            o = T.alloc_fragment((bq, D), "float32")
+            largest = T.alloc_fragment((bq,), "float32")
+            before = T.alloc_fragment((bq,), "float32")
+            total = T.alloc_fragment((bq,), "float32")
+            part = T.alloc_fragment((bq,), "float32")
+            T.copy(Q[h, bx * bq, 0], q)
+            T.clear(o)
+            T.clear(total)
+            T.fill(largest, -T.infinity("float32"))
+            for t in T.Pipelined(T.ceildiv(S, bk), num_stages=2):
+                T.copy(K[h, t * bk, 0], k)
+                T.copy(V[h, t * bk, 0], v)
+                if change == "tile":
+                    for i, j in T.Parallel(bk, D):
+                        v[i, j] = v[i, j] * 2
+                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+                for i, j in T.Parallel(bq, bk):
+                    s[i, j] = T.Select(t * bk + j < S, s[i, j] * scale, -T.infinity("float32"))
+                T.copy(largest, before)
+                T.reduce_max(s, largest, dim=1, clear=False)
+                for i, j in T.Parallel(bq, bk):
+                    s[i, j] = T.exp(s[i, j] - largest[i])
+                T.reduce_sum(s, part, dim=1)
+                for i in T.Parallel(bq):
+                    before[i] = T.exp(before[i] - largest[i])
+                    total[i] = total[i] * before[i] + part[i]
+                for i, j in T.Parallel(bq, D):
+                    o[i, j] = o[i, j] * before[i]
+                T.copy(s, p)
+                if change == "source":
+                    T.clear(s)
+                T.gemm(p, v, o)
+            for i, j in T.Parallel(bq, D):
+                Out[h, bx * bq + i, j] = o[i, j] / total[i]
+            if change == "tensor":
+                K[h, bx * bq, 0] = K[h, bx * bq, 0]
+
+    return kernel
+
+
+def tiles_multiplied(program):
+    """The names of what the multiplications read after the pass."""
+    func = ForwardCopies()(program, PassContext(None, None, None))
+    gemms = [stmt for stmt in visit.statements(func.body) if op_name(stmt) == "tile.gemm"]
+    return {str(region.source.name) for stmt in gemms for region in visit.collect(stmt, ir.TensorRegion)[:2]}
+
+
+@pytest.mark.parametrize(
+    ("change", "dtype", "expected"),
+    [
+        (None, "float32", {"q", "K", "s", "V"}),
+        (None, "bfloat16", {"q", "K", "p", "V"}),
+        ("tile", "float32", {"q", "K", "s", "v"}),
+        ("source", "float32", {"q", "K", "p", "V"}),
+        ("tensor", "float32", {"q", "k", "s", "V"}),
+    ],
+)
+def test_what_is_multiplied(change, dtype, expected):
+    program = attention(128, 32, dtype, change=change)
+    assert tiles_multiplied(program) == expected
+    check(tl.compile(program, target="cpu"), 128, 32, dtype, weight=2 if change == "tile" else 1)
+
+
+def check(kernel, S, D, dtype, weight=1, heads=2):
+    kind = getattr(torch, dtype)
+    # One element in front, so that no tensor begins at an aligned address.
+    q, k, v = (torch.randn(heads * S * D + 1).to(kind)[1:].view(heads, S, D) for _ in range(3))
+    v[0, S // 2, 0] = torch.nan
+    guarded = torch.full((heads * S * D + 2,), 77.0)
+    out = guarded[1:-1].view(heads, S, D)
+    kernel(q, k, v, out)
+    expected = weight * torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double())
+    tolerance = {"bfloat16": 2e-2, "float32": 2e-5}[dtype]
+    torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    assert guarded[0] == guarded[-1] == 77
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_random_lengths(dtype):
+    """One dynamic kernel: rows of K and V beyond the tensor are zeros that the mask hides."""
+    kernel = tl.compile(attention(T.dynamic("S"), 32, dtype), target="cpu")
+    choose = random.Random(dtype)
+    torch.manual_seed(6)
+    for _ in range(30):
+        check(kernel, choose.choice((1, 2, 31, 32, 47, 48, 49, 97, 113, 144, 201)), 32, dtype)
+
+
+def test_packed_once_for_all_blocks_of_rows():
+    kernel = tl.compile(attention(192, 32), target="cpu")
+    assert len(kernel.report()["shared_operands"]) == 2
+    check(kernel, 192, 32, "float32")
+
+
+def test_one_tile_for_two_products():
+    """A tile that is multiplied twice is read from its tensor twice; one that is also A stays."""
+
+    @T.prim_func
+    def program(
+        X: T.Tensor((32, 32), "float32"),
+        Y: T.Tensor((32, 32), "float32"),
+        C: T.Tensor((2, 32, 32), "float32"),
+    ):
+        with T.Kernel(1):
+            x = T.alloc_shared((32, 32), "float32")
+            y = T.alloc_shared((32, 32), "float32")
+            c = T.alloc_fragment((32, 32), "float32")
+            d = T.alloc_fragment((32, 32), "float32")
+            T.copy(X, x)
+            T.copy(Y, y)
+            T.gemm(x, y, c, clear_accum=True)
+            T.gemm(x, y, d, transpose_B=True, clear_accum=True)
+            T.gemm(c, x, d)
+            T.copy(c, C[0, 0, 0])
+            T.copy(d, C[1, 0, 0])
+
+    assert tiles_multiplied(program) == {"x", "Y", "c"}
+    x, y, c = torch.randint(-4, 5, (32, 32)).float(), torch.randint(-4, 5, (32, 32)).float(), torch.zeros(2, 32, 32)
+    tl.compile(program, target="cpu")(x, y, c)
+    assert torch.equal(c, torch.stack([x @ y, x @ y.T + x @ y @ x]))
