@@ -7,13 +7,20 @@ import torch
 
 import tile_core as tl
 import tile_core.language as T
-from tile_core.errors import ArgumentLayoutError
+from tile_core.errors import ArgumentCountError, ArgumentLayoutError
 
 
 @T.prim_func
 def copy(A: T.Tensor((4,), T.float32), B: T.Tensor((4,), T.float32)):
     with T.Kernel(1, threads=32):
         T.copy(A, B)
+
+
+@T.prim_func
+def scale(factor: T.float32, A: T.Tensor((4,), T.float32), B: T.Tensor((4,), T.float32)):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(4):
+            B[i] = A[i] * factor
 
 
 @tl.jit(target="cpu")
@@ -33,6 +40,20 @@ def test_neither_as_input_nor_as_output() -> None:
         with pytest.raises(ArgumentLayoutError, match="negative"):
             kernel(*arguments)
     assert torch.equal(plain, torch.ones(4))
+
+
+def test_behind_a_scalar() -> None:
+    kernel = tl.compile(scale, target="cpu")
+    plain, out = torch.ones(4), torch.zeros(4)
+    kernel(2.0, plain, out)
+    assert torch.equal(out, torch.full((4,), 2.0))
+    with pytest.raises(ArgumentLayoutError, match="negative"):
+        kernel(3.0, torch._neg_view(plain), out)
+    with pytest.raises(ArgumentLayoutError, match="negative"):
+        kernel(3.0, plain.numpy(), torch._neg_view(out))
+    with pytest.raises(ArgumentCountError):
+        kernel(3.0, plain)
+    assert torch.equal(out, torch.full((4,), 2.0))
 
 
 def test_eager_functions_refuse_them_too() -> None:

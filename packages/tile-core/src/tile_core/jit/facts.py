@@ -46,13 +46,23 @@ def describe(value: Any) -> Facts | None:
     return None
 
 
+_OF_NO_TORCH = frozenset((np.ndarray, int, float, bool))
+"""Types of arguments of which that is known at once: asking torch takes longer."""
+
+
 def any_lazy_sign(arguments: tuple[Any, ...]) -> bool:
     """Whether an argument is a torch view whose elements are the negatives of what lies in memory.
 
     Nothing in the memory says so: such a view must be found before its address is handed on.
     """
     torch = sys.modules.get("torch")
-    return torch is not None and any(isinstance(value, torch.Tensor) and value.is_neg() for value in arguments)
+    if torch is None:
+        return False
+    tensor = torch.Tensor
+    for value in arguments:  # noqa: SIM110 - a generator would cost as much as the questions
+        if type(value) not in _OF_NO_TORCH and isinstance(value, tensor) and value.is_neg():
+            return True
+    return False
 
 
 def _describe_torch(torch: Any, value: Any) -> Facts:

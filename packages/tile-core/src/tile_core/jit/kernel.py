@@ -34,7 +34,7 @@ from tile_core.jit.footprint import footprint
 from tile_core.jit.host import ArgumentRefused
 from tile_core.jit.outputs import Outputs
 from tile_core.jit.report import Report
-from tile_core.jit.signature import PointerParam, Signature, TensorParam
+from tile_core.jit.signature import PointerParam, ScalarParam, Signature, TensorParam
 
 if TYPE_CHECKING:
     from tile_core.jit.profiler import Profiler, TensorSupplyType
@@ -98,6 +98,7 @@ class JITKernel:
 
     __slots__ = (
         "__weakref__",
+        "_addressed",
         "_device",
         "_inputs",
         "_invoke",
@@ -134,6 +135,11 @@ class JITKernel:
         self.tuning: Tuning | None = None
         """Set by the autotuner on the kernel that it chose."""
         self._inputs = tuple(position for position in range(len(signature.params)) if position not in out_idx)
+        self._addressed = tuple(
+            order
+            for order, position in enumerate(self._inputs)
+            if not isinstance(signature.params[position], ScalarParam)
+        )
         # A packed function made by `packed_entry` checks its arguments; anything else is a Python function.
         self.checks_itself = isinstance(loaded.run, tvm_ffi.Function)
         self._outputs = Outputs(signature, out_idx, self.device)
@@ -150,10 +156,10 @@ class JITKernel:
             raise self._keyword_error(keywords)
         try:
             # Written out here: a call of a helper would cost as much as the question.
-            for value in arguments:
-                if value.is_neg():
+            for position in self._addressed:
+                if arguments[position].is_neg():
                     self._check(arguments)
-        except AttributeError:  # arguments that are no torch tensors
+        except (AttributeError, IndexError):  # arguments that are no torch tensors, or too few
             if any_lazy_sign(arguments):
                 self._check(arguments)
         try:
