@@ -83,6 +83,122 @@ def test_views_at_any_offset(start: int) -> None:
     assert torch.equal(whole[start + n :], torch.full_like(whole[start + n :], 7.0))
 
 
+FAR_ROWS, FAR_COLUMNS = 2**19 + 5, 4096
+"""A tensor with more than 2^31 elements, whose last rows no int32 numbers."""
+
+
+def doubled(rows: int | None, *, through_shared: bool) -> Any:
+    """B = A + A; without `rows` their number is known when the kernel is called."""
+    extent = T.dynamic("rows") if rows is None else rows
+
+    @T.prim_func
+    def kernel(A: T.Tensor((extent, FAR_COLUMNS), T.float16), B: T.Tensor((extent, FAR_COLUMNS), T.float16)):
+        with T.Kernel(T.ceildiv(extent, 64), FAR_COLUMNS // 256, threads=128) as (bx, by):
+            if through_shared:
+                tile = T.alloc_shared((64, 256), T.float16)
+                T.copy(A[bx * 64, by * 256], tile)
+                for i, j in T.Parallel(64, 256):
+                    tile[i, j] = tile[i, j] + tile[i, j]
+                T.copy(tile, B[bx * 64, by * 256])
+            else:
+                for i, j in T.Parallel(64, 256):
+                    at = bx * 64 + i, by * 256 + j
+                    B[at] = A[at] + A[at]
+
+    return kernel
+
+
+def far_product() -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((FAR_ROWS, FAR_COLUMNS), T.float16),
+        B: T.Tensor((FAR_COLUMNS, 64), T.float16),
+        C: T.Tensor((FAR_ROWS, 64), T.float16),
+    ):
+        with T.Kernel(T.ceildiv(FAR_ROWS, 128), threads=256) as bx:
+            a = T.alloc_shared((128, 64), T.float16)
+            b = T.alloc_shared((64, 64), T.float16)
+            c = T.alloc_fragment((128, 64), T.float32)
+            T.clear(c)
+            for k in T.Pipelined(FAR_COLUMNS // 64, num_stages=3):
+                T.copy(A[bx * 128, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[bx * 128, 0])
+
+    return kernel
+
+
+def test_places_that_int32_does_not_number() -> None:
+    free, _all = torch.cuda.mem_get_info()
+    if free < 12 << 30:
+        pytest.skip("it needs 12 GB of memory on the GPU")
+    a = torch.empty(FAR_ROWS, FAR_COLUMNS, dtype=torch.float16, device="cuda").normal_()
+    b = torch.empty_like(a)
+    for program in (
+        doubled(FAR_ROWS, through_shared=False),
+        doubled(FAR_ROWS, through_shared=True),
+        doubled(None, through_shared=False),
+    ):
+        b.fill_(float("nan"))
+        tl.compile(program, target="cuda")(a, b)
+        for rows in (slice(0, 99), slice(-99, None)):
+            assert torch.equal(b[rows], a[rows] * 2)
+        assert not torch.isnan(b.sum(dtype=torch.float32))
+    right = torch.randn(FAR_COLUMNS, 64, device="cuda").half()
+    for ahead in (True, False):
+        c = torch.full((FAR_ROWS, 64), float("nan"), dtype=torch.float16, device="cuda")
+        tl.compile(far_product(), target="cuda", pass_configs={"tile.specialize_warps": ahead})(a, right, c)
+        for rows in (slice(0, 999), slice(-999, None)):
+            torch.testing.assert_close(c[rows].float(), a[rows].float() @ right.float(), rtol=1e-3, atol=1e-2)
+        assert not torch.isnan(c).any()
+
+
+@pytest.mark.parametrize(("column", "row", "result"), [(8, 0, 8), (4, 0, 0), (1, 0, 3), (5, -5, 5)])
+def test_boxes_that_the_copy_engine_cannot_begin_at(column: int, row: int, result: int) -> None:
+    """Places that end a kernel with an illegal instruction where the engine is asked for them."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 256), T.float16), B: T.Tensor((128, 64), T.float16), C: T.Tensor((128, 136), T.float32)
+    ):
+        with T.Kernel(2, threads=128) as by:
+            a = T.alloc_shared((64, 32), T.float16)
+            b = T.alloc_shared((32, 64), T.float16)
+            c = T.alloc_fragment((64, 64), T.float32)
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[by * 64, k * 32 + column], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * 64 + row, result])
+
+    a, b = torch.randn(128, 256, device="cuda").half(), torch.randn(128, 64, device="cuda").half()
+    c = torch.full((128, 136), float("nan"), device="cuda")
+    tl.compile(kernel, target="cuda")(a, b, c)
+    expected = torch.full_like(c, float("nan"))
+    product = a[:, column : column + 128].float() @ b.float()
+    expected[: 128 + row, result : result + 64] = product[-row:]
+    torch.testing.assert_close(c, expected, rtol=1e-3, atol=1e-2, equal_nan=True)
+
+
+def test_a_launch_of_no_blocks_and_tensors_without_elements() -> None:
+    rows = T.dynamic("rows")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((rows, 64), T.float32), B: T.Tensor((rows, 64), T.float32)):
+        with T.Kernel(rows, threads=64) as bx:
+            for i in T.Parallel(64):
+                B[bx, i] = A[bx, i] + 1
+
+    compiled = tl.compile(kernel, target="cuda")
+    for extent in (0, 1, 7, 0):
+        a, b = torch.randn(extent, 64, device="cuda"), torch.zeros(extent, 64, device="cuda")
+        compiled(a, b)
+        torch.cuda.synchronize()
+        assert torch.equal(b, a + 1)
+
+
 def test_outputs_are_made_on_the_inputs_device() -> None:
     kernel = tl.compile(scale(100), target="cuda", out_idx=[-1])
     a = torch.randn(100, device="cuda")
@@ -106,8 +222,10 @@ def test_a_refused_launch_says_why() -> None:
             A[by] = 1.0
 
     compiled = tl.compile(kernel, target="cuda")
-    with pytest.raises(KernelLaunchError, match="INVALID_VALUE"):
+    with pytest.raises(KernelLaunchError, match="INVALID_VALUE") as raised:
         compiled(torch.zeros(rows, device="cuda"))
+    for words in ("kernel_kernel with grid (1, 70000, 1)", "block (32, 1, 1)", "A float32 (70000)"):
+        assert words in str(raised.value)
     torch.cuda.synchronize()
 
 

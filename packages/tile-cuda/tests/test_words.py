@@ -13,6 +13,7 @@ from tile_core.errors import EmulatedBoundsError, OpArgumentError, OpDTypeError,
 
 N = 256
 LOADS = {32: T.ldg32, 64: T.ldg64, 128: T.ldg128, 256: T.ldg256}
+WORDS = {32: "unsigned int", 64: "uint2", 128: "uint4", 256: "tile_words"}
 STORES = {32: T.stg32, 64: T.stg64, 128: T.stg128, 256: T.stg256}
 
 
@@ -160,5 +161,9 @@ def test_refusals() -> None:
 
 @pytest.mark.compile
 def test_they_compile(build: Any) -> None:
-    sources = [build(copy(bits, dtype)) for bits in LOADS for dtype in ("float16", "float32")]
-    assert all("reinterpret_cast<const " in source for source in sources)
+    for bits, word in WORDS.items():
+        for dtype in ("float16", "float32"):
+            _helpers, kernel = build(copy(bits, dtype)).split("__global__")
+            assert kernel.count(f"*reinterpret_cast<const {word}*>(&A[") == 1
+            assert kernel.count(f"*reinterpret_cast<{word}*>(&B[") == 1
+            assert kernel.count("A[") == kernel.count("B[") == 1

@@ -98,7 +98,9 @@ def test_warps_take_operands_from_registers(kind: tuple[str, str, int, int], hel
 def test_warpgroups_take_a_from_registers(dtype: str) -> None:
     total = "int32" if dtype == "int8" else "float32"
     kernel = check("sm_90", "emulate", "cpu", dtype, total, 100, 64, held="a", transpose_b=True, m=64, threads=128)
-    assert "tile_wgmma_rs_" in kernel.get_kernel_source() or "wgmma_rs<" in kernel.get_kernel_source()
+    (product,) = kernel.report()["products"]
+    assert product.split(": ")[1].startswith("wgmma ")
+    assert "wgmma_rs" in kernel.get_kernel_source().split("__global__")[1]
 
 
 @pytest.mark.device
