@@ -48,7 +48,10 @@ _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
     6: (errors.EmulatedRaceError, "put a barrier between the two, or use an atomic operation"),
     7: (errors.EmulatedAlignmentError, "report it with the kernel, unless it moves vectors of its own"),
     8: (errors.EmulatedInstructionError, "let all threads of the group reach it with the same operands"),
-    9: (errors.EmulatedCopyError, "initialise the barrier, and expect what is copied and no more"),
+    9: (
+        errors.EmulatedCopyError,
+        "initialise the barrier, expect what is copied and no more, and begin at places that the copy takes",
+    ),
     10: (errors.EmulatedFenceError, "put a fence between the writes and the barrier before the copy"),
     12: (DeviceAssertError, ASSERTION_REMEDY),
 }
