@@ -50,7 +50,7 @@ _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
     8: (errors.EmulatedInstructionError, "let all threads of the group reach it with the same operands"),
     9: (
         errors.EmulatedCopyError,
-        "initialise the barrier, expect what is copied and no more, and begin at places that the copy takes",
+        "initialise the barrier, expect what is copied, begin where a copy can",
     ),
     10: (errors.EmulatedFenceError, "put a fence between the writes and the barrier before the copy"),
     12: (DeviceAssertError, ASSERTION_REMEDY),
