@@ -7,8 +7,7 @@ from __future__ import annotations
 
 UNIMPLEMENTED = frozenset(
     """
-    clc_get_first_ctaid_x clc_get_first_ctaid_y clc_get_first_ctaid_z clc_is_canceled clc_try_cancel
-    clc_try_cancel_multicast mma_gemm_blockscaled ptx_mma_block_scale ptx_tcgen05_mma_blockscaled_ss
+    mma_gemm_blockscaled ptx_mma_block_scale ptx_tcgen05_mma_blockscaled_ss
     tcgen05_cp_warpx4 tcgen05_gemm tcgen05_gemm_blockscaled tcgen05_mma tcgen05_mma_blockscaled
     tcgen05_sf_warp_transpose tma_gather4 tma_load_2sm tma_scatter4
     """.split()

@@ -132,6 +132,11 @@ struct Failure {
 extern Failure failure;
 // Ends the run: "thread … of block … `what`", at the line of this thread.
 [[noreturn]] void stop(Fault fault, const char* what);
+// The next cluster of the launch that has not begun does not begin; `first` is its first block. Blocks of a cluster whose
+// claim was denied may not claim again.
+enum class Claim { kGranted, kDenied, kAgain };
+Claim claim_cluster(Dim3& first);
+unsigned cluster_size();
 // An assertion of the author does not hold in this thread.
 [[noreturn]] void assertion_failed(const char* text, int number);
 

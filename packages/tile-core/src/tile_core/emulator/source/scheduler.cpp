@@ -287,6 +287,20 @@ void change_to(unsigned rank) {
   next.met = false;
 }
 
+// The clusters of a launch begin in order, x fastest; one that a running block claims does not begin.
+uint64_t next_cluster = 0, denied = 0;
+
+bool take_cluster(Dim3& first) {
+  const Dim3 sizes = launch.cluster;
+  const uint64_t across = block.grid.x / sizes.x, down = block.grid.y / sizes.y, deep = block.grid.z / sizes.z;
+  if (next_cluster >= across * down * deep) return false;
+  first.x = static_cast<unsigned>(next_cluster % across) * sizes.x;
+  first.y = static_cast<unsigned>(next_cluster / across % down) * sizes.y;
+  first.z = static_cast<unsigned>(next_cluster / (across * down)) * sizes.z;
+  ++next_cluster;
+  return true;
+}
+
 // The blocks of one cluster run in turn, each until its threads wait.
 int run_cluster(Dim3 first) {
   const Dim3 sizes = launch.cluster;
@@ -370,6 +384,16 @@ void assertion_failed(const char* text, int number) {
   fail(Fault::kAssertion, kNoSite, message);
 }
 
+Claim claim_cluster(Dim3& first) {
+  const uint64_t serial = block.serial - current;  // of the cluster's first block
+  if (denied == serial) return Claim::kAgain;
+  if (take_cluster(first)) return Claim::kGranted;
+  denied = serial;
+  return Claim::kDenied;
+}
+
+unsigned cluster_size() { return blocks; }
+
 const Fibre& fibre_of(unsigned thread) { return fibres[thread]; }
 
 const Launch& running_launch() { return launch; }
@@ -395,10 +419,11 @@ int run(const Launch& asked) {
   residents.resize(blocks > residents.size() ? blocks : residents.size());
   cluster.meeting.name = "the barrier of the cluster";
   if (launch.checked) begin_launch(launch);
-  for (unsigned z = 0; z < block.grid.z; z += sizes.z)
-    for (unsigned y = 0; y < block.grid.y; y += sizes.y)
-      for (unsigned x = 0; x < block.grid.x; x += sizes.x)
-        if (run_cluster({x, y, z})) return ended(1);
+  next_cluster = 0;
+  denied = 0;
+  Dim3 first;
+  while (take_cluster(first))
+    if (run_cluster(first)) return ended(1);
   return ended(0);
 }
 

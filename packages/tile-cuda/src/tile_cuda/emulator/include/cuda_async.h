@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdio.h>
+#include <string.h>
 
 #include <initializer_list>
 
@@ -101,6 +102,51 @@ inline void send(const tile::Spot& to, const tile::Spot& from, const tile::Spot&
   tile::copy_begin(tile::CopyKind::kToShared, to);
   tile::copy_run_from_shared(to.address, from.address, bytes);
   tile::copy_issue_to(barrier, 1u << block);
+}
+
+// The answer to a request for a cluster that has not begun: whether there was one, and its first block.
+struct Answer {
+  uint32_t mark, x, y, z;
+};
+constexpr uint32_t kGranted = 0x636c6301, kDenied = 0x636c6300;
+inline Answer ask_for_cluster(const tile::Spot& to) {
+  if (tile::shared_offset(to.address) % sizeof(Answer) != 0)
+    tile::refuse_copy(to, " an answer, which begins at no multiple of 16 bytes");
+  tile::Dim3 first{};
+  const tile::Claim claim = tile::claim_cluster(first);
+  if (claim == tile::Claim::kAgain)
+    tile::stop(tile::Fault::kInstruction, "asks for another cluster after a request that was denied");
+  return {claim == tile::Claim::kGranted ? kGranted : kDenied, first.x, first.y, first.z};
+}
+inline void clc_try_cancel(const tile::Spot& to, const tile::Spot& barrier) {
+  const Answer answer = ask_for_cluster(to);
+  tile::copy_begin(tile::CopyKind::kToShared, to);
+  tile::copy_run_from_shared(to.address, &answer, sizeof(answer));
+  tile::copy_issue(barrier);
+}
+inline void clc_try_cancel_multicast(const tile::Spot& to, const tile::Spot& barrier) {
+  const Answer answer = ask_for_cluster(to);
+  tile::copy_begin(tile::CopyKind::kToShared, to);
+  tile::copy_run_from_shared(to.address, &answer, sizeof(answer));
+  tile::copy_issue_to(barrier, (1u << tile::cluster_size()) - 1);
+}
+inline Answer answer_at(const void* from) {
+  Answer answer;
+  memcpy(&answer, from, sizeof(answer));
+  if (answer.mark != kGranted && answer.mark != kDenied)
+    tile::stop(tile::Fault::kInstruction, "looks into something that is no answer to a request for a cluster");
+  return answer;
+}
+inline void clc_is_canceled(const void* from, void* value) {
+  const uint32_t found = answer_at(from).mark == kGranted;
+  memcpy(value, &found, sizeof(found));
+}
+template <int Axis>
+void clc_first_block(const void* from, void* value) {
+  const Answer answer = answer_at(from);
+  if (answer.mark != kGranted) tile::stop(tile::Fault::kInstruction, "asks which cluster a request got that was denied");
+  const uint32_t found = Axis == 0 ? answer.x : Axis == 1 ? answer.y : answer.z;
+  memcpy(value, &found, sizeof(found));
 }
 
 template <typename T>
