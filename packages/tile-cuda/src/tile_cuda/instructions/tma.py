@@ -45,6 +45,26 @@ def tma_reduce_add(tensor_map: ir.Expr, source: ir.Expr, *coordinates: Value) ->
     return instruction("tma_reduce_add", tensor_map, source, *coordinates, rank=len(coordinates))
 
 
+def tma_gather4(
+    target: ir.Expr, tensor_map: ir.Expr, barrier: ir.Expr, column: Value, rows: Sequence[Value]
+) -> ir.Expr:
+    """Load four rows of a matrix from `column` on, one below another at `target` (sm_100); zeros outside of the tensor.
+
+    The map's box is one row. `barrier` gets the bytes of the four rows.
+    """
+    return instruction("tma_gather4", target, tensor_map, barrier, column, *rows)
+
+
+def tma_scatter4(tensor_map: ir.Expr, source: ir.Expr, column: Value, rows: Sequence[Value]) -> ir.Expr:
+    """Store the four rows at `source` to rows of a matrix from `column` on (sm_100a)."""
+    return instruction("tma_scatter4", tensor_map, source, column, *rows)
+
+
+def tma_load_2sm(target: ir.Expr, tensor_map: ir.Expr, barrier: ir.Expr, *coordinates: Value) -> ir.Expr:
+    """As `tma_load`; the bytes are signalled at the barrier of the even block of this pair of the cluster (sm_100a)."""
+    return instruction("tma_load_2sm", target, tensor_map, barrier, *coordinates, rank=len(coordinates))
+
+
 def tma_store_commit() -> ir.Expr:
     """The stores and additions of this thread since the last commit are a group."""
     return instruction("tma_store_commit")
@@ -133,6 +153,36 @@ def _reduce_add(rank: int) -> Snippet:
     )
 
 
+_ROWS = ("c0", "r0", "r1", "r2", "r3")
+_ROW_PARAMETERS, _ROW_VALUES = ", ".join(f"int {name}" for name in _ROWS), ", ".join(_ROWS)
+_ROW_OPERANDS = ", ".join(f'"r"({name})' for name in _ROWS)
+_GATHER = f"""asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {{{_numbers(3, 5)}}}], [%2];"
+      :: "r"(tile_shared_address(target)), "l"(&map), "r"(tile_shared_address(barrier)), {_ROW_OPERANDS} : "memory");"""
+_SCATTER = f"""asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%0, {{{_numbers(2, 5)}}}], [%1];"
+      :: "l"(&map), "r"(tile_shared_address(source)), {_ROW_OPERANDS} : "memory");"""
+
+
+def _load_2sm(rank: int) -> Snippet:
+    parameters, values, operands = _coordinates(rank)
+    return device_function(
+        f"tile_tma_load_2sm_{rank}d",
+        f"@target, {_MAP}, @barrier, {parameters}",
+        f"""unsigned rank, signal;
+  asm volatile("mov.u32 %0, %cluster_ctarank;" : "=r"(rank));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(signal) : "r"(tile_shared_address(barrier)), "r"(rank & ~1u));
+  asm volatile(
+      "cp.async.bulk.tensor.{rank}d.cta_group::2.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {{{_numbers(3, rank)}}}], [%2];"
+      :: "r"(tile_shared_address(target)), "l"(&map), "r"(signal), {operands} : "memory");""",
+        f"cuda_async::load_box_2sm(target, map, barrier, {{{values}}});",
+        needs=_NEEDS,
+    )
+
+
 # No scope on the arrival: see `mbarrier_arrive_remote`.
 _SEND = """unsigned there, signal;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -147,9 +197,29 @@ _WAIT = """if constexpr (read) {
   } else {
     asm volatile("cp.async.bulk.wait_group %0;" :: "n"(pending) : "memory");
   }"""
-_FORMS = {"load": _load, "load_multicast": _load_multicast, "store": _store, "reduce_add": _reduce_add}
+_FORMS = {
+    "load": _load,
+    "load_2sm": _load_2sm,
+    "load_multicast": _load_multicast,
+    "store": _store,
+    "reduce_add": _reduce_add,
+}
 SNIPPETS = {
     **{f"tile_tma_{name}_{rank}d": form(rank) for name, form in _FORMS.items() for rank in range(1, MOST_AXES + 1)},
+    "tile_tma_gather4": device_function(
+        "tile_tma_gather4",
+        f"@target, {_MAP}, @barrier, {_ROW_PARAMETERS}",
+        _GATHER,
+        f"cuda_async::gather_rows(target, map, barrier, {{{_ROW_VALUES}}});",
+        needs=_NEEDS,
+    ),
+    "tile_tma_scatter4": device_function(
+        "tile_tma_scatter4",
+        f"{_MAP}, @source, {_ROW_PARAMETERS}",
+        _SCATTER,
+        f"cuda_async::scatter_rows(map, source, {{{_ROW_VALUES}}});",
+        needs=_NEEDS,
+    ),
     "tile_send": device_function(
         "tile_send",
         "@target, @source, @barrier, unsigned bytes, unsigned block",
@@ -181,7 +251,7 @@ SNIPPETS = {
 }
 CALLS = {
     **{f"cuda.tma_{name}": function(f"tma_{name}", suffix="rank") for name in _FORMS},
-    "cuda.send": function("send"),
+    **{f"cuda.{name}": function(name) for name in ("send", "tma_gather4", "tma_scatter4")},
     "cuda.tma_store_commit": function("tma_store_commit"),
     "cuda.tma_store_wait": function("tma_store_wait", "0", "read"),
     "cuda.prefetch_tensor_map": function("prefetch_tensor_map"),

@@ -158,7 +158,14 @@ OWN = {
         "tcgen05_before_thread_sync",
         "tcgen05_mma_arrive",
     ),
-    "tile_cuda.language.tensor_maps": ("create_tma_descriptor", "tma_gather4_bytes", "tma_load"),
+    "tile_cuda.language.tensor_maps": (
+        "create_tma_descriptor",
+        "tma_gather4",
+        "tma_gather4_bytes",
+        "tma_load",
+        "tma_load_2sm",
+        "tma_scatter4",
+    ),
     "tile_cuda.language.threads": (
         "get_lane_idx",
         "get_warp_group_idx",

@@ -22,9 +22,19 @@ from tile_cuda.instructions.shapes import Family
 from tile_cuda.matrix.tcgen05 import TENSOR_MEMORY
 
 PREFIX = "cuda."
-FIRST = {"ldmatrix": 75, "stmatrix": 90, "fence_barrier_init": 90, "tma": 90, "tcgen05": 100, "clc": 100}
+FIRST = {
+    "tma_gather4": 100,
+    "tma_scatter4": 100,
+    "tma_load_2sm": 100,
+    "ldmatrix": 75,
+    "stmatrix": 90,
+    "fence_barrier_init": 90,
+    "tma": 90,
+    "tcgen05": 100,
+    "clc": 100,
+}
 """By the beginning of an instruction's name."""
-LAST = {"tcgen05": 119, "clc_try_cancel_multicast": 119}
+LAST = {"tma_gather4": 119, "tma_scatter4": 119, "tma_load_2sm": 119, "tcgen05": 119, "clc_try_cancel_multicast": 119}
 ANY = 999
 """A capability above all."""
 _FAMILIES: tuple[Family, ...] = ("wgmma", "tcgen05", "mma")

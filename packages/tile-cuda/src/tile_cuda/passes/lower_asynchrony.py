@@ -57,7 +57,7 @@ from tile_cuda.passes.matrix_tiles import matrix_tiles
 
 BARRIERS = (BARRIER, CLUSTER_BARRIER)
 NAMES = frozenset(op.name for op in ASYNCHRONOUS_OPS)
-BOX_LOAD = "cuda.tma_load"
+BOX_LOADS = ("cuda.tma_load", "cuda.tma_load_2sm", "cuda.tma_gather4")
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class _Lowerer:
     def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
         from tile_core.ops import OPS
 
-        if is_instruction(stmt) and called(stmt) == BOX_LOAD:
+        if is_instruction(stmt) and called(stmt) in BOX_LOADS:
             self._copied.update(load.source for load in visit.collect(stmt.value.args[0], ir.TensorLoad))
         return _LOWERINGS[str(op_name(stmt))](self, view(stmt, OPS)) if op_name(stmt) in NAMES else stmt
 

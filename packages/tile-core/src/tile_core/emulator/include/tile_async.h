@@ -53,6 +53,8 @@ void copy_issue();
 void copy_issue(const Spot& barrier);
 // To the same place of each block of the cluster whose bit is in `mask`, signalled to the barrier there.
 void copy_issue_to(const Spot& barrier, unsigned mask);
+// To this block, signalled at the barrier of block `rank` of the cluster, where a wait lets it land.
+void copy_issue_at(const Spot& barrier, unsigned rank);
 void copy_commit(CopyKind kind);
 // Waits until all but the youngest `pending` groups are done; with `read`, done with reading.
 void copy_wait(CopyKind kind, unsigned pending, bool read);

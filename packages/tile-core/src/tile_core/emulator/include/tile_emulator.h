@@ -137,6 +137,8 @@ extern Failure failure;
 enum class Claim { kGranted, kDenied, kAgain };
 Claim claim_cluster(Dim3& first);
 unsigned cluster_size();
+// The number of the running block in its cluster, x fastest.
+unsigned cluster_rank();
 // An assertion of the author does not hold in this thread.
 [[noreturn]] void assertion_failed(const char* text, int number);
 

@@ -21,6 +21,7 @@ struct Run {
   unsigned bytes;
 };
 
+constexpr unsigned kOwnRank = ~0u;
 struct Copy {
   CopyKind kind;
   Spot place;
@@ -29,6 +30,7 @@ struct Copy {
   std::vector<unsigned char> read;  // what a copy from shared memory has read, until it writes
   std::vector<std::shared_ptr<std::vector<unsigned char>>> kept;  // what runs from shared memory bring
   unsigned bytes = 0, thread = 0;
+  unsigned rank = kOwnRank;  // the block of the cluster where it lands, if that is another one than waits for it
   int line = kNoSite;
   uint32_t time = 0;
   bool has_read = false, landed = false;
@@ -128,10 +130,12 @@ void land(Copy& copy) {
   copy.landed = true;
   if (copy.end != nullptr) copy.end(copy.data);
   for (const Run& run : copy.runs) {
+    unsigned char* const to =
+        copy.rank == kOwnRank ? run.to : shared_memory_of(copy.rank) + shared_offset(run.to);
     if (run.from == nullptr) {
-      memset(run.to, 0, run.bytes);
+      memset(to, 0, run.bytes);
     } else {
-      memcpy(run.to, run.from, run.bytes);
+      memcpy(to, run.from, run.bytes);
     }
   }
 }
@@ -382,6 +386,25 @@ void copy_issue_to(const Spot& place, unsigned mask) {
     barrier.coming.push_back(described);
     end_phase_if_complete(barrier, "copies and signals");
   }
+  described.reset();
+}
+
+void copy_issue_at(const Spot& place, unsigned rank) {
+  PhaseBarrier& barrier = barrier_at(place, "copies and signals", rank);
+  if (!barrier.fenced)
+    refuse(place, "copies and signals", ", which copies do not know: no fence follows its initialisation");
+  const unsigned engine = engine_of(Unit::kBarrier, barrier.number);
+  if (rank == block_rank()) {
+    issue(engine, engine);
+    if (is_checked()) barrier.released.see_copies(engine, described->time + 1);
+  } else {
+    // Threads of this block do not wait for it, so the shadow would never see it pass.
+    described->rank = block_rank();
+    for (const Run& run : described->runs) memset(run.to, kPoison, run.bytes);
+  }
+  barrier.bytes -= described->bytes;
+  barrier.coming.push_back(described);
+  end_phase_if_complete(barrier, "copies and signals");
   described.reset();
 }
 

@@ -393,6 +393,7 @@ Claim claim_cluster(Dim3& first) {
 }
 
 unsigned cluster_size() { return blocks; }
+unsigned cluster_rank() { return current; }
 
 const Fibre& fibre_of(unsigned thread) { return fibres[thread]; }
 
