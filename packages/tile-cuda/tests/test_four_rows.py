@@ -134,6 +134,10 @@ def gathered(statement: Any) -> None:
             statement(A, C, tile, T.alloc_barrier(1))
 
 
+def tile(shape: tuple[int, int], dtype: str = "float16") -> Any:
+    return T.alloc_shared(shape, dtype)
+
+
 @pytest.mark.parametrize(
     ("kind", "names", "statement"),
     [
@@ -141,9 +145,9 @@ def gathered(statement: Any) -> None:
         (OpArgumentError, r"shape \(8, 8, 64\)", lambda A, C, t, b: T.tma_gather4(C, t, 0, [1, 2, 3, 4], barrier=b)),
         (OpArgumentError, "A is global", lambda A, C, t, b: T.tma_gather4(A, A, 0, [1, 2, 3, 4], barrier=b)),
         (OpArgumentError, "swizzle", lambda A, C, t, b: T.tma_scatter4(t, A, 0, [1, 2, 3, 4], swizzle="128B")),
-        (OpArgumentError, "(8, 32)", lambda A, C, t, b: T.tma_scatter4(T.alloc_shared((8, 32), "float16"), A, 0, [0] * 4)),
-        (OpDTypeError, "float32", lambda A, C, t, b: T.tma_scatter4(T.alloc_shared((4, 32), "float32"), A, 0, [0] * 4)),
-        (OpArgumentError, "multiple of 16", lambda A, C, t, b: T.tma_scatter4(T.alloc_shared((4, 9), "float16"), A, 0, [0] * 4)),
+        (OpArgumentError, "(8, 32)", lambda A, C, t, b: T.tma_scatter4(tile((8, 32)), A, 0, [0] * 4)),
+        (OpDTypeError, "float32", lambda A, C, t, b: T.tma_scatter4(tile((4, 32), "float32"), A, 0, [0] * 4)),
+        (OpArgumentError, "multiple of 16", lambda A, C, t, b: T.tma_scatter4(tile((4, 9)), A, 0, [0] * 4)),
         (OpArgumentError, "no tensor map", lambda A, C, t, b: T.tma_load_2sm(A, b, t, 0)),
     ],
 )  # fmt: skip

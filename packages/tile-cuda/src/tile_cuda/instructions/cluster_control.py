@@ -20,8 +20,8 @@ _ADDRESS = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
 def _request(name: str, form: str) -> Instruction:
     text = f"""
 {INLINE} void tile_{name}(void* answer, const void* barrier) {{
-  asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{form}.b128 [%0], [%1];" ::
-               "r"({_ADDRESS.format("answer")}), "r"({_ADDRESS.format("barrier")})
+  asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{form}.b128 [%0], [%1];"
+               :: "r"({_ADDRESS.format("answer")}), "r"({_ADDRESS.format("barrier")})
                : "memory");
 }}
 """

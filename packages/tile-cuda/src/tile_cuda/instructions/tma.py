@@ -8,6 +8,8 @@ tensor. Coordinates are int32 elements, innermost axis first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm import ir
 
 from tile_core.printer.language import Snippet

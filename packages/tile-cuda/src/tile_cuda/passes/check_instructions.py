@@ -23,18 +23,18 @@ from tile_cuda.matrix.tcgen05 import TENSOR_MEMORY
 
 PREFIX = "cuda."
 FIRST = {
-    "tma_gather4": 100,
-    "tma_scatter4": 100,
-    "tma_load_2sm": 100,
     "ldmatrix": 75,
     "stmatrix": 90,
     "fence_barrier_init": 90,
+    "tma_gather4": 100,
+    "tma_scatter4": 100,
+    "tma_load_2sm": 100,
     "tma": 90,
     "tcgen05": 100,
     "clc": 100,
 }
-"""By the beginning of an instruction's name."""
-LAST = {"tma_gather4": 119, "tma_scatter4": 119, "tma_load_2sm": 119, "tcgen05": 119, "clc_try_cancel_multicast": 119}
+"""By the beginning of an instruction's name, the longer one first."""
+LAST = dict.fromkeys(("tma_gather4", "tma_scatter4", "tma_load_2sm", "tcgen05", "clc_try_cancel_multicast"), 119)
 ANY = 999
 """A capability above all."""
 _FAMILIES: tuple[Family, ...] = ("wgmma", "tcgen05", "mma")
