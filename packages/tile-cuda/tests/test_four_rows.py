@@ -72,6 +72,14 @@ def test_rows_are_moved(columns: int) -> None:
 
 
 @pytest.mark.emulate
+def test_rows_of_negative_indices_are_not_stored() -> None:
+    a, source, target, b = arguments(5, 32)
+    target[1] = -1
+    with pytest.raises(EmulatedCopyError, match="negative index"):
+        tl.compile(moved(5, 32), target=SM_100, execution="emulate")(a, source, target, b)
+
+
+@pytest.mark.emulate
 @pytest.mark.parametrize(
     ("options", "kind", "names"),
     [

@@ -17,7 +17,8 @@ import torch
 import tile_core as tl
 import tile_core.language as T
 import tile_cuda.language as C
-from tile_core.errors.ops import AllocationError
+from tile_core.errors.emulator import EmulatedCopyError
+from tile_core.errors.ops import AllocationError, OpArgumentError
 from tile_core.errors.passes import MissingLoweringError
 
 SM_100 = {"kind": "cuda", "arch": "sm_100"}
@@ -177,3 +178,84 @@ def with_tiles(m: int, n: int, k: int, dtype: str = "float16", tiles: int = 1) -
 def test_what_tensor_memory_cannot_do_is_refused(kind: type[Exception], names: str, kernel: Any) -> None:
     with pytest.raises(kind, match=names):
         tl.compile(kernel(), target=SM_100)
+
+
+def by_hand(*, waits: bool = True, a_in_memory: bool = False, warp: bool = False) -> Any:
+    """C = A B, K in steps of 64 by products in flight; with `warp` the first warp alone issues them."""
+
+    @C.prim_func
+    def kernel(
+        A: C.Tensor((128, 128), "float16"), B: C.Tensor((128, 48), "float16"), D: C.Tensor((128, 48), "float32")
+    ):
+        with C.Kernel(1, threads=128) as _bx:
+            a = C.alloc_shared((128, 128), "float16")
+            b = C.alloc_shared((128, 48), "float16")
+            total = C.alloc_tmem((128, 48), "float32")
+            left = C.alloc_tmem((128, 128), "float16")
+            held = C.alloc_fragment((128, 128), "float16")
+            result = C.alloc_fragment((128, 48), "float32")
+            done = C.alloc_barrier(1)
+            tx = C.get_thread_binding(0)
+            C.copy(A, a)
+            C.copy(B, b)
+            C.copy(A, held)
+            C.copy(held, left)
+            if a_in_memory:
+                C.gemm(left, b, total, clear_accum=True, mbar=done)
+            elif warp:
+                C.fence_proxy_async()
+                C.sync_threads()
+                if tx < 32:
+                    C.tcgen05_gemm(a[:, 0:64], b[0:64, :], total, clear_accum=True, mbar=None)
+                    C.tcgen05_gemm(a[:, 64:128], b[64:128, :], total, mbar=done)
+            else:
+                C.tcgen05_gemm(a[:, 0:64], b[0:64, :], total, clear_accum=True, mbar=None)
+                C.tcgen05_mma(a[:, 64:128], b[64:128, :], total, mbar=done)
+            if waits:
+                C.mbarrier_wait_parity(done, 0)
+            C.copy(total, result)
+            C.copy(result, D)
+
+    return kernel
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("options", [{}, {"a_in_memory": True}, {"warp": True}])
+def test_products_in_flight(options: dict[str, bool]) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((128, 128), (128, 48)))
+    expected = a.astype("float32") @ b.astype("float32")
+    results = [np.full((128, 48), np.nan, "float32") for _ in range(2)]
+    emulated(by_hand(**options))(a, b, results[0])
+    tl.compile(by_hand(**options), target="interpret")(a, b, results[1])
+    assert all((result == expected).all() for result in results)
+
+
+@pytest.mark.emulate
+def test_a_product_in_flight_that_is_not_waited_for_is_found() -> None:
+    a, b, d = np.ones((128, 128), "float16"), np.ones((128, 48), "float16"), np.zeros((128, 48), "float32")
+    with pytest.raises(EmulatedCopyError, match="nothing waits for it"):
+        tl.compile(by_hand(waits=False), target=SM_100, execution="emulate")(a, b, d)
+
+
+def test_products_by_hand_compile(build: Any) -> None:
+    for options in ({"a_in_memory": True}, {"warp": True}):
+        assert "tile_tcgen05_commit" in build(by_hand(**options), ("sm_100",))
+
+
+@pytest.mark.parametrize(
+    ("names", "statement"),
+    [
+        ("C: f is local.fragment", lambda f, t, d: C.tcgen05_gemm(t, t, f, mbar=d)),
+        ("use_2cta", lambda f, t, d: C.tcgen05_gemm(t, t, C.alloc_tmem((32, 32), "float32"), mbar=d, use_2cta=True)),
+        ("mbar: f is local.fragment", lambda f, t, d: C.gemm(t, t, f, mbar=d)),
+    ],
+)
+def test_arguments_are_checked(names: str, statement: Any) -> None:
+    with pytest.raises(OpArgumentError, match=names):
+
+        @C.prim_func
+        def kernel(A: C.Tensor((32, 32), "float16")):
+            with C.Kernel(1, threads=128) as _bx:
+                f = C.alloc_fragment((32, 32), "float32")
+                statement(f, C.alloc_shared((32, 32), "float16"), C.alloc_barrier(1))

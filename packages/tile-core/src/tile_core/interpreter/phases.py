@@ -27,6 +27,7 @@ from tile_core.ops.asynchronous import (
     BARRIER_ARRIVE,
     BARRIER_ARRIVE_AT,
     BARRIER_ARRIVE_COPIES,
+    BARRIER_ARRIVE_PRODUCTS,
     BARRIER_EXPECT,
     BARRIER_WAIT,
     BULK_LOAD,
@@ -36,7 +37,7 @@ from tile_core.ops.asynchronous import (
 from tile_core.ops.base import OpCall
 from tile_core.ops.copy import COPY
 
-_COUNT = (1 << 20) - 1
+_MOST = (1 << 20) - 1
 _BYTES = 1 << 21
 
 
@@ -52,7 +53,7 @@ class Phase:
     @classmethod
     def of(cls, word: int) -> Phase:
         """From a barrier's word."""
-        return cls(word & 1, word >> 1 & _COUNT, word >> 21 & _COUNT, (word >> 41 & (2 * _BYTES - 1)) - _BYTES)
+        return cls(word & 1, word >> 1 & _MOST, word >> 21 & _MOST, (word >> 41 & (2 * _BYTES - 1)) - _BYTES)
 
     @property
     def word(self) -> int:
@@ -96,6 +97,7 @@ def compile_asynchronous(call: OpCall, scope: Scope, compile_op: Callable[[OpCal
     change = {
         BARRIER_ARRIVE: _arrive,
         BARRIER_ARRIVE_COPIES: _arrive,
+        BARRIER_ARRIVE_PRODUCTS: _arrive_once,
         BARRIER_EXPECT: _expect,
         BARRIER_WAIT: _wait,
     }[call.op]
@@ -156,7 +158,16 @@ class _Barrier:
 
 
 def _arrive(barrier: _Barrier, state: State, _value: int) -> None:
-    phase, count = barrier.phase, barrier.threads(state)
+    _count(barrier, barrier.threads(state))
+
+
+def _arrive_once(barrier: _Barrier, state: State, _value: int) -> None:
+    """Products are done when they are issued."""
+    _count(barrier, min(1, barrier.threads(state)))
+
+
+def _count(barrier: _Barrier, count: int) -> None:
+    phase = barrier.phase
     while count:
         if phase.missing == 0:
             raise barrier.misused(f"an arrival more than the {phase.count} that a phase takes")

@@ -149,6 +149,8 @@ BARRIER_ARRIVE_AT = TileOp(
 BARRIER_EXPECT = TileOp("tile.barrier_expect", (_ONE, Operand("count", "value")), _check_barrier, _no_reference)
 BARRIER_WAIT = TileOp("tile.barrier_wait", (_ONE, Operand("parity", "value")), _check_barrier, _no_reference)
 BARRIER_ARRIVE_COPIES = TileOp("tile.barrier_arrive_copies", (_ONE,), _check_barrier, _no_reference)
+BARRIER_ARRIVE_PRODUCTS = TileOp("tile.barrier_arrive_products", (_ONE,), _check_barrier, _no_reference)
+"""One arrival when the products that are in flight, issued by the threads that come by, are done."""
 BULK_LOAD = TileOp("tile.bulk_load", (Operand("src", "r"), Operand("dst", "w"), _ONE), _check_load, _no_reference)
 BULK_STORE = TileOp("tile.bulk_store", (Operand("src", "r"), Operand("dst", "w")), _check_store, _no_reference)
 BULK_SEND = TileOp(
@@ -169,6 +171,7 @@ ASYNCHRONOUS_OPS = (
     BARRIER_EXPECT,
     BARRIER_WAIT,
     BARRIER_ARRIVE_COPIES,
+    BARRIER_ARRIVE_PRODUCTS,
     BULK_LOAD,
     BULK_STORE,
     BULK_SEND,

@@ -158,6 +158,7 @@ OWN = {
         "tcgen05_before_thread_sync",
         "tcgen05_mma_arrive",
     ),
+    "tile_cuda.language.tensor_products": ("gemm", "tcgen05_gemm", "tcgen05_mma"),
     "tile_cuda.language.tensor_maps": (
         "create_tma_descriptor",
         "tma_gather4",

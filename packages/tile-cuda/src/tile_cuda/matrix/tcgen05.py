@@ -1,7 +1,7 @@
 """Products in tensor memory (`tcgen05.mma`): one thread multiplies 128 rows at once, C stays where it is.
 
 C is a tile of tensor memory, B is in shared memory, A in either. Rows of a C of more than 128 lie beside each other,
-128 at a time. The block's first thread issues every instruction, and all threads wait for them at a barrier of the
+128 at a time. One thread of the block's first warp issues every instruction, and all threads wait for them at a barrier of the
 product's own; where the author waits for the product (`IN_FLIGHT`), nothing waits here. Operands in shared memory lie
 as those of `wgmma` do. PTX ISA, "tcgen05.mma"; what is here has been compiled and emulated, not run on hardware.
 """
@@ -34,6 +34,7 @@ from tile_cuda.instructions.tcgen05 import (
     tcgen05_mma,
     tcgen05_mma_ts,
 )
+from tile_cuda.instructions.threads import elect
 from tile_cuda.instructions.wgmma import descriptor_advance
 from tile_cuda.matrix.operands import DESCRIPTOR_ROWS, SharedMatrix, reading, shared_matrix
 from tile_cuda.matrix.product import Product, Refusal, operand_type, sizes
@@ -42,7 +43,7 @@ TENSOR_MEMORY = "shared.tmem"
 """The scope of tiles in tensor memory."""
 FIRST, LAST = 100, 119
 """The capabilities between which there is tensor memory."""
-LANES, WORD_BITS, DEPTH_BYTES = 128, 32, 32
+WARP, LANES, WORD_BITS, DEPTH_BYTES = 32, 128, 32, 32
 MOST_COLUMNS, COLUMN_STEP = 256, 16
 COMPLETION = "tile.completion"
 """Attribute around a product that is waited for: its node is the barrier, its value the parity of the next phase."""
@@ -140,6 +141,11 @@ def address(memory: ir.Var, column: int = 0) -> ir.Expr:
     return at if column == 0 else at + E.IntImm("uint32", column)
 
 
+def is_issuer(thread: ir.Expr, first: int = 0) -> ir.Expr:
+    """Whether this is the thread that issues products: the one that is elected of the warp of thread `first`."""
+    return E.And(E.LT(thread, int32(first + WARP)), elect())
+
+
 def foreign(stmt: S.Stmt) -> S.Stmt:
     """A statement that is already a thread's."""
     return S.AttrStmt(int32(0), FOREIGN, int32(0), stmt, stmt.span)
@@ -176,7 +182,7 @@ class _Issue:
 
     def _by_one(self, issue: list[S.Stmt], *, lingers: bool = False) -> S.Stmt:
         """The instructions by the first thread, behind what the others wrote to the operands."""
-        first = S.IfThenElse(E.EQ(self._scope.thread, int32(0)), visit.sequence(issue, self._span), None, self._span)
+        first = S.IfThenElse(is_issuer(self._scope.thread), visit.sequence(issue, self._span), None, self._span)
         before: list[S.Stmt] = []
         if not all(buffer in self._scope.asynchronous for buffer in self._product.tiles):
             before = [self._do(fence_async()), barrier(self._span)]

@@ -50,8 +50,10 @@ from tile_cuda.instructions.mbarrier import (
     mbarrier_init,
     mbarrier_wait,
 )
+from tile_cuda.instructions.tcgen05 import tcgen05_commit
 from tile_cuda.instructions.threads import set_max_registers
 from tile_cuda.instructions.tma import send, tma_load, tma_load_multicast, tma_store, tma_store_commit, tma_store_wait
+from tile_cuda.matrix.tcgen05 import WARP, is_issuer
 from tile_cuda.passes.box_copies import Boxes, boxes
 from tile_cuda.passes.matrix_tiles import matrix_tiles
 
@@ -292,6 +294,13 @@ class _Lowerer:
         one = self._by_one(call, send(places[0], places[1], self.barrier(call), count, call.args["block"]))
         return visit.sequence([_foreign(_do(fence_async(), call.span)), *self._meeting(call), one], call.span)
 
+    def arrive_when_done(self, call: OpCall) -> S.Stmt:
+        """An arrival by the thread that issues products in tensor memory, when those are done."""
+        commit = _do(tcgen05_commit(self.barrier(call)), call.span)
+        if self._active is None or len(self._active) < WARP:
+            return self._by_one(call, commit)
+        return _foreign(S.IfThenElse(is_issuer(self._thread, min(self._active)), commit, None, call.span))
+
     def wait_for_stores(self, call: OpCall) -> S.Stmt:
         wait = tma_store_wait(int(call.attrs["pending"]), read=bool(int(call.attrs["read"])))
         return visit.sequence([_foreign(_do(wait, call.span)), *self._meeting(call)], call.span)
@@ -376,6 +385,7 @@ _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
     "tile.barrier_arrive_copies": _each(
         lambda lowerer, call: [cp_async_commit(), cp_async_wait(0), mbarrier_arrive(lowerer.barrier(call))]
     ),
+    "tile.barrier_arrive_products": _Lowerer.arrive_when_done,
     "tile.bulk_load": _Lowerer.load,
     "tile.bulk_store": _Lowerer.store,
     "tile.bulk_send": _Lowerer.send,

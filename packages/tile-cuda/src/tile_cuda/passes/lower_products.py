@@ -37,6 +37,7 @@ from tile_core.passes.thread_parts import parts_of
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.wgmma import pin, wgmma_commit, wgmma_fence, wgmma_wait
 from tile_cuda.matrix.product import Refusal
+from tile_cuda.matrix.tcgen05 import in_tensor_memory
 from tile_cuda.matrix.wgmma import WarpgroupProduct, warpgroup_product
 from tile_cuda.passes.note_descriptors import placed_apart
 from tile_cuda.passes.pipelines import NUM_STAGES
@@ -72,7 +73,9 @@ class LowerProducts:
 
 
 def _is_flight(stmt: S.Stmt) -> bool:
-    return op_name(stmt) == "tile.gemm" and stmt.value.attrs is not None and IN_FLIGHT in stmt.value.attrs
+    if op_name(stmt) != "tile.gemm" or stmt.value.attrs is None or IN_FLIGHT not in stmt.value.attrs:
+        return False
+    return not in_tensor_memory(_call(stmt).region("c").source)
 
 
 def _concerns(stmt: S.Evaluate) -> bool:

@@ -26,15 +26,16 @@ from tile_core.layouts import Fragment
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import cast, parallel
 from tile_core.ops.copy import COPY, LAYOUT
+from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import PRODUCTS
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.tcgen05 import tcgen05_fence, tcgen05_load, tcgen05_store, tcgen05_wait
 from tile_cuda.matrix.product import Refusal
-from tile_cuda.matrix.tcgen05 import LANES, WORD_BITS, address, foreign, in_tensor_memory, tensor_product
+from tile_cuda.matrix.tcgen05 import LANES, WARP, WORD_BITS, address, foreign, in_tensor_memory, tensor_product
+from tile_cuda.passes.note_descriptors import placed_apart
 
-WARP = 32
 _LANE_SHIFT, _MOST_AT_ONCE = 16, 128
 
 
@@ -100,9 +101,20 @@ class LowerTensorMemory:
             def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
                 return _lowered(stmt, launch)
 
-            return replace(launch, body=visit.mutate(launch.body, (S.Evaluate, evaluate))).to_stmt()
+            body = visit.mutate(launch.body, (S.Evaluate, evaluate))
+            return replace(launch, body=placed_apart(body, _in_flight(launch.body))).to_stmt()
 
         return func.with_body(visit.mutate(func.body, (S.For, lower)), func.span)
+
+
+def _in_flight(body: S.Stmt) -> set[ir.Var]:
+    """The shared tiles that products read which nothing waits for where they stand."""
+    from tile_core.ops import OPS
+
+    calls = [view(stmt, OPS) for stmt in visit.collect(body, S.Evaluate) if op_name(stmt) in PRODUCTS]
+    flown = [call for call in calls if IN_FLIGHT in call.attrs and in_tensor_memory(call.region("c").source)]
+    tiles = {call.region(side).source for call in flown for side in "ab"}
+    return {tile for tile in tiles if not in_tensor_memory(tile)}
 
 
 def _lowered(stmt: S.Evaluate, launch: launch_ir.Launch) -> S.Stmt:

@@ -36,12 +36,11 @@ from tile_cuda.instructions.tcgen05 import (
     tcgen05_dealloc,
     tcgen05_relinquish,
 )
-from tile_cuda.matrix.tcgen05 import COMPLETION, LANES, WORD_BITS, foreign, in_tensor_memory
+from tile_cuda.matrix.tcgen05 import COMPLETION, LANES, WARP, WORD_BITS, foreign, in_tensor_memory
 from tile_cuda.passes.assign_roles import ARRIVALS
 
 FREE = "cuda.tensor_memory_free"
 """Stands where the author gives columns back; its argument is an element of the memory."""
-WARP = 32
 
 
 def columns_of(memory: ir.Var) -> int:

@@ -107,7 +107,7 @@ inline void send(const tile::Spot& to, const tile::Spot& from, const tile::Spot&
 // The bytes are signalled at the barrier of the even block of the pair.
 inline void load_box_2sm(const tile::Spot& to, const TileTensorMap& map, const tile::Spot& barrier,
                          std::initializer_list<int> first) {
-  check(map, to, first.size());
+  check(map, to, first);
   tile::copy_begin(tile::CopyKind::kToShared, to);
   each_piece(map, to.address, first, tile::copy_run);
   tile::copy_issue_at(barrier, tile::cluster_rank() & ~1u);
@@ -116,9 +116,9 @@ inline void load_box_2sm(const tile::Spot& to, const TileTensorMap& map, const t
 // Four rows of a matrix, each a box.
 template <typename Run>
 void each_row(const TileTensorMap& map, const tile::Spot& place, std::initializer_list<int> at, Run run) {
-  check(map, place, 2);
-  if (map.box[1] != 1) tile::refuse_copy(place, " four rows with a tensor map whose box is more than one");
   const int* const numbers = at.begin();
+  check(map, place, {numbers[0], 0});
+  if (map.box[1] != 1) tile::refuse_copy(place, " four rows with a tensor map whose box is more than one");
   for (unsigned row = 0; row < 4; ++row)
     each_piece(map, place.address + row * map.box[0] * map.itemsize, {numbers[0], numbers[1 + row]}, run);
 }
@@ -129,6 +129,8 @@ inline void gather_rows(const tile::Spot& to, const TileTensorMap& map, const ti
   tile::copy_issue(barrier);
 }
 inline void scatter_rows(const TileTensorMap& map, const tile::Spot& from, std::initializer_list<int> at) {
+  for (const int index : at)
+    if (index < 0) tile::refuse_copy(from, " rows or a column of a negative index, which are only loaded");
   tile::copy_begin(tile::CopyKind::kFromShared, from);
   each_row(map, from, at, [](unsigned char* shared, const unsigned char* global, unsigned bytes) {
     if (global != nullptr) tile::copy_run(const_cast<unsigned char*>(global), shared, bytes);

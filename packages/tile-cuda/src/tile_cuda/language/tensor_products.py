@@ -1,0 +1,108 @@
+"""Products whose C is a tile of tensor memory (sm_100 and its family).
+
+    T.tcgen05_gemm(A_shared, B_shared, total, mbar=done)
+    ...
+    T.mbarrier_wait_parity(done, 0)
+    T.copy(total, fragment)
+
+`T.gemm` into such a tile waits for the product itself; into a fragment it chooses what there is. Everything here is
+printed, compiled for sm_100a and emulated, and has not run on hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tile_core.errors.ops import OpArgumentError
+from tile_core.language._operands import buffer_of, emit
+from tile_core.language.gemm import GemmWarpPolicy, emit_gemm
+from tile_core.ops.products import IN_FLIGHT
+from tile_cuda.language.asynchronous import Barrier, _barrier
+from tile_cuda.matrix.tcgen05 import in_tensor_memory
+
+__all__ = ["gemm", "tcgen05_gemm", "tcgen05_mma"]
+
+
+def gemm(
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: Any = False,
+    annotations: Mapping[str, Any] | None = None,
+    mbar: Barrier | None = None,
+) -> None:
+    """C += A @ B on tiles; C = A @ B where `clear_accum`. As the portable `T.gemm`, and:
+
+    Args:
+        C: a fragment, or a tile of `T.alloc_tmem`; A may then be another one.
+        mbar: a barrier that gets one arrival when the product is done, of a C in tensor memory. `T.gemm` waits anyway.
+
+    Raises:
+        OpArgumentError: `mbar` without tensor memory, or no barrier. GemmShapeError, GemmSymbolicError,
+        GemmDTypeError: as the portable `T.gemm`. MissingLoweringError: when compiled, into tensor memory where no
+        instruction covers it.
+
+    Example:
+        T.gemm(A_shared, B_shared, total, clear_accum=True)
+    """
+    emit_gemm("gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, annotations)
+    if mbar is not None:
+        _require_tensor_memory("gemm: mbar", C)
+        _signal(mbar, "gemm")
+
+
+def tcgen05_gemm(
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: Any = False,
+    *,
+    mbar: Barrier | None,
+    use_2cta: bool = False,
+    annotations: Mapping[str, Any] | None = None,
+) -> None:
+    """`T.gemm` into tensor memory without waiting: one of the threads that come by issues it.
+
+    Until the barrier's phase is over C may not be touched, and A and B not be written. Products are made in the order
+    of their issue.
+
+    Args:
+        C: a tile of `T.alloc_tmem`.
+        mbar: gets one arrival when this product, and those issued before it, are done; `None` for none.
+        use_2cta: of products of two blocks, which are not implemented.
+
+    Raises:
+        OpArgumentError: another C, no barrier, or `use_2cta`. As `T.gemm` else.
+    """
+    _require_tensor_memory("tcgen05_gemm: C", C)
+    if use_2cta:
+        raise OpArgumentError(
+            "tcgen05_gemm: use_2cta is not implemented", remedy="leave it out: each block multiplies its own tile"
+        )
+    marks = {IN_FLIGHT: 1}
+    emit_gemm("tcgen05_gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, annotations, **marks)
+    if mbar is not None:
+        _signal(mbar, "tcgen05_gemm")
+
+
+tcgen05_mma = tcgen05_gemm
+"""As `T.tcgen05_gemm`."""
+
+
+def _require_tensor_memory(what: str, operand: Any) -> None:
+    buffer = buffer_of(operand, what)
+    if not in_tensor_memory(buffer.ir):
+        raise OpArgumentError(
+            f"{what}: {buffer.name} is {buffer.scope} memory", remedy="give a tile of T.alloc_tmem, or leave it out"
+        )
+
+
+def _signal(mbar: Barrier, what: str) -> None:
+    emit("tile.barrier_arrive_products", {"barrier": _barrier(mbar, what)})
