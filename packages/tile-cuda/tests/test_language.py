@@ -46,12 +46,12 @@ def test_cluster_dims_are_part_of_the_launch() -> None:
 
 
 def test_a_name_that_does_not_exist_yet_is_refused_at_its_line() -> None:
-    with pytest.raises(DialectNameUnimplementedError, match="TILE-E0591.*tcgen05_gemm") as raised:
-        T.tcgen05_gemm
+    with pytest.raises(DialectNameUnimplementedError, match="TILE-E0591.*ptx_mma_block_scale") as raised:
+        T.ptx_mma_block_scale
     assert raised.value.kind == "unimplemented"
     assert raised.value.span is not None
     assert raised.value.span.file == __file__
-    assert "tcgen05_gemm" in UNIMPLEMENTED
+    assert "ptx_mma_block_scale" in UNIMPLEMENTED
 
 
 def test_no_name_is_both_exported_and_missing() -> None:

@@ -36,6 +36,11 @@ OWN = {
         "ws",
     ),
     "tile_cuda.language.annotate": ("annotate_l2_hit_ratio", "annotate_min_blocks_per_sm"),
+    "tile_cuda.language.block_scaled": (
+        "ptx_tcgen05_mma_blockscaled_ss",
+        "tcgen05_cp_warpx4",
+        "tcgen05_sf_warp_transpose",
+    ),
     "tile_cuda.language.cluster": (
         "block_rank_in_cluster",
         "cluster_arrive",

@@ -153,10 +153,10 @@ def tcgen05_mma_arrive(mbar: Any, arrive_2cta: bool = False) -> None:
     if arrive_2cta:
         raise OpArgumentError("tcgen05_mma_arrive: arrive_2cta is not implemented", remedy="leave it out")
     buffer, index = place(mbar, "tcgen05_mma_arrive: mbar", (BARRIER, CLUSTER_BARRIER))
-    _by_one(tcgen05_commit(tirx.address_of(tirx.BufferLoad(buffer.ir, index))))
+    by_one(tcgen05_commit(tirx.address_of(tirx.BufferLoad(buffer.ir, index))))
 
 
-def _by_one(call: ir.Call) -> None:
+def by_one(call: ir.Call) -> None:
     """An instruction of one thread of each warp that comes by."""
     builder = current_builder()
     with builder.frame(device=True) as frame:
@@ -202,10 +202,10 @@ def ptx_tcgen05_mma_ss(
     _require_plain(what, (mask0, mask1, mask2, mask3), (enable_ws, enable_2cta, ws, warp_specialized, variant))
     instruction, forms = _decoded(what, kind_dtype, desc_val)
     a, b = advanced(desc_a, A_offset, f"{what}: A"), advanced(desc_b, B_offset, f"{what}: B")
-    d = _columns(C_ptr, C_offset, f"{what}: C")
+    d = columns(C_ptr, C_offset, f"{what}: C")
     keep = number(scale_out, f"{what}: scale_out")
     try:
-        _by_one(tcgen05_mma(d, a, b, keep, instruction=instruction, **forms))
+        by_one(tcgen05_mma(d, a, b, keep, instruction=instruction, **forms))
     except ValueError as error:
         raise OpArgumentError(f"{what}: {error}", remedy="change the descriptor") from None
 
@@ -232,11 +232,11 @@ def ptx_tcgen05_mma_ts(
     instruction, forms = _decoded(what, kind_dtype, desc_val)
     if forms.pop("a_trans"):
         raise OpArgumentError(f"{what}: A in tensor memory lies by rows", remedy="clear its bit of the descriptor")
-    a, b = _columns(A_ptr, A_offset, f"{what}: A"), advanced(desc_b, B_offset, f"{what}: B")
-    d = _columns(C_ptr, C_offset, f"{what}: C")
+    a, b = columns(A_ptr, A_offset, f"{what}: A"), advanced(desc_b, B_offset, f"{what}: B")
+    d = columns(C_ptr, C_offset, f"{what}: C")
     keep = number(scale_out, f"{what}: scale_out")
     try:
-        _by_one(tcgen05_mma_ts(d, a, b, keep, instruction=instruction, **forms))
+        by_one(tcgen05_mma_ts(d, a, b, keep, instruction=instruction, **forms))
     except ValueError as error:
         raise OpArgumentError(f"{what}: {error}", remedy="change the descriptor") from None
 
@@ -263,7 +263,7 @@ def _decoded(what: str, kind_dtype: Any, desc_val: Any) -> tuple[Any, dict[str, 
     return found
 
 
-def _columns(operand: Any, offset: Any, what: str) -> ir.Expr:
+def columns(operand: Any, offset: Any, what: str) -> ir.Expr:
     """The address of columns in tensor memory."""
     buffer, index = place(operand, what, (TENSOR_MEMORY,))
     if any(regions.constant(each) != 0 for each in index):

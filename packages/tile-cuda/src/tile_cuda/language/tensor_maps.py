@@ -204,10 +204,11 @@ def tma_scatter4(
     eviction_policy: str | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> None:
-    """One thread stores a shared tile of four rows to rows of a matrix (sm_100a); indices beyond its end are not stored.
+    """One thread stores a shared tile of four rows to rows of a matrix (sm_100a); those beyond its end are not stored.
 
     What the threads wrote to the tile is seen behind `T.fence_proxy_async` and a barrier; `T.tma_store_wait` waits for
-    the store, which is a group of its own. No index may be negative. Arguments and errors as `T.tma_gather4`, with the sides exchanged.
+    the store, which is a group of its own. No index may be negative. Arguments and errors as `T.tma_gather4`, with the
+    sides exchanged.
     """
     what = "tma_scatter4"
     described, source, column, at = _four_rows(what, dst, src, col, rows, (swizzle, eviction_policy, annotations))

@@ -35,7 +35,7 @@ def gemm(
     annotations: Mapping[str, Any] | None = None,
     mbar: Barrier | None = None,
 ) -> None:
-    """C += A @ B on tiles; C = A @ B where `clear_accum`. As the portable `T.gemm`, and:
+    """C += A @ B on tiles; C = A @ B where `clear_accum`. It is the portable `T.gemm`, with two arguments of its own.
 
     Args:
         C: a fragment, or a tile of `T.alloc_tmem`; A may then be another one.

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 UNIMPLEMENTED = frozenset(
     """
-    mma_gemm_blockscaled ptx_mma_block_scale ptx_tcgen05_mma_blockscaled_ss
-    tcgen05_cp_warpx4 tcgen05_gemm_blockscaled tcgen05_mma_blockscaled
-    tcgen05_sf_warp_transpose
+    mma_gemm_blockscaled ptx_mma_block_scale
+    tcgen05_gemm_blockscaled tcgen05_mma_blockscaled
     """.split()
 )

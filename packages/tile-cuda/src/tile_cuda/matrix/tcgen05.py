@@ -1,9 +1,9 @@
 """Products in tensor memory (`tcgen05.mma`): one thread multiplies 128 rows at once, C stays where it is.
 
 C is a tile of tensor memory, B is in shared memory, A in either. Rows of a C of more than 128 lie beside each other,
-128 at a time. One thread of the block's first warp issues every instruction, and all threads wait for them at a barrier of the
-product's own; where the author waits for the product (`IN_FLIGHT`), nothing waits here. Operands in shared memory lie
-as those of `wgmma` do. PTX ISA, "tcgen05.mma"; what is here has been compiled and emulated, not run on hardware.
+128 at a time. One thread of the block's first warp issues every instruction, and all threads wait for them at a barrier
+of the product's own; where the author waits for the product (`IN_FLIGHT`), nothing waits here. Operands in shared
+memory lie as those of `wgmma` do. PTX ISA, "tcgen05.mma". This was compiled and emulated, and has not run on hardware.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ class NoteDescriptors:
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
             tiles = _tiles(launch.body)
-            if not tiles:
+            read = {tile for found in tiles.values() for tile in found} | _named_in_place(launch.body)
+            if not read:
                 return loop
-            read = {tile for found in tiles.values() for tile in found}
             return replace(launch, body=placed_apart(_noted(launch.body, tiles), read)).to_stmt()
 
         return func.with_body(visit.mutate(func.body, (S.For, note)), func.span)
@@ -78,6 +78,12 @@ def _tiles(body: S.Stmt) -> dict[ir.Var, list[ir.Var]]:
                 tiles = found.setdefault(store.buffer, [])
                 tiles += [load.source for load in visit.collect(call.args[0], ir.TensorLoad)]
     return found
+
+
+def _named_in_place(body: S.Stmt) -> set[ir.Var]:
+    """The tiles of descriptors that are made where an instruction uses them."""
+    made = [call for stmt in visit.collect(body, S.Evaluate) for call in visit.collect(stmt.value, ir.Call)]
+    return {load.source for call in made if called(call) in _MADE for load in visit.collect(call, ir.TensorLoad)}
 
 
 def _noted(body: S.Stmt, tiles: Mapping[ir.Var, list[ir.Var]]) -> S.Stmt:

@@ -15,6 +15,7 @@ struct TensorProduct {
   uint64_t a, b;
   bool adds;
   TensorProduct* next;
+  uint32_t descriptor, a_factors, b_factors;  // of block-scaled products
 };
 
 struct TensorMemory {
@@ -46,6 +47,14 @@ inline TensorMemory& tensor_memory() {
     memset(own.taken, 0, sizeof(own.taken));
   }
   return own;
+}
+
+inline void begin_tensor_product(const TensorProduct& product) {
+  TensorMemory& own = tensor_memory();
+  auto* const made = new TensorProduct(product);
+  (own.newest == nullptr ? own.oldest : own.newest->next) = made;
+  own.newest = made;
+  ++own.begun;
 }
 
 // `count` columns from `column` on of a lane, all of which have been taken.
@@ -161,11 +170,126 @@ void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, int accumulate) {
   tensor_words(0, d & 0xffff, N);
   if (AIsTensor) tensor_words(0, a & 0xffff, K * A::kBits / 32);
   if (d >> 16 != 0) stop(Fault::kInstruction, "multiplies into lanes of tensor memory that do not begin at 0");
-  auto* const made = new TensorProduct{&Self::run, d, a, b, accumulate != 0, nullptr};
-  (own.newest == nullptr ? own.oldest : own.newest->next) = made;
-  own.newest = made;
-  ++own.begun;
+  begin_tensor_product({&Self::run, d, a, b, accumulate != 0, nullptr, 0, 0, 0});
 }
+// Block-scaled products. Element `k` of a line of an operand: floats of 6 and 4 bits lie packed in units of 16 bytes.
+enum class NarrowFormat : unsigned { kE4M3 = 0, kE5M2 = 1, kE2M3 = 3, kE3M2 = 4, kE2M1 = 5 };
+inline float narrow_value(NarrowFormat format, const unsigned char* unit, unsigned k) {
+  const unsigned bits = format == NarrowFormat::kE2M1 ? 4 : format == NarrowFormat::kE2M3 || format == NarrowFormat::kE3M2 ? 6 : 8;
+  uint64_t window = 0;
+  memcpy(&window, unit + bits * k / 8, bits * k / 8 > 8 ? 16 - bits * k / 8 : 8);
+  const unsigned code = static_cast<unsigned>(window >> bits * k % 8) & ((1u << bits) - 1);
+  const unsigned char byte = static_cast<unsigned char>(bits == 4 ? code << 2 : code);
+  switch (format) {
+    case NarrowFormat::kE4M3: return packed<E4M3>(&byte, 0);
+    case NarrowFormat::kE5M2: return packed<E5M2>(&byte, 0);
+    case NarrowFormat::kE2M3: return packed<E2M3>(&byte, 0);
+    case NarrowFormat::kE3M2: return packed<E3M2>(&byte, 0);
+    case NarrowFormat::kE2M1: return packed<E2M1>(&byte, 0);
+  }
+  stop(Fault::kInstruction, "multiplies floats of a format that there is not");
+}
+
+template <unsigned K, unsigned Factors>
+struct ScaledProduct {
+  // Those of K = 64 are floats of four bits, two in a byte.
+  static constexpr unsigned kUnit = K == 64 ? 32 : 16;
+
+  static NarrowFormat format(uint32_t descriptor, unsigned position) {
+    return K == 64 ? NarrowFormat::kE2M1 : static_cast<NarrowFormat>(descriptor >> position & 7);
+  }
+  static float element(uint64_t bits, bool trans, NarrowFormat narrow, unsigned line, unsigned k) {
+    const Descriptor from = tensor_descriptor(bits);
+    if (trans) return narrow_value(narrow, tile_shared + from.address<true>(line, k, 1), 0);
+    return narrow_value(narrow, tile_shared + from.address<false>(line, k / kUnit * 16, 1), k % kUnit);
+  }
+  static float factor(uint32_t address, unsigned line, unsigned number, bool is_e8m0) {
+    const unsigned column = (address & 0xffff) + line / 32;
+    const uint32_t word = tensor_memory().words[line % 32][column];
+    for (unsigned quarter = 1; quarter < 4; ++quarter)
+      if (tensor_memory().words[quarter * 32 + line % 32][column] != word)
+        stop(Fault::kInstruction, "multiplies with factors that are not alike in all quarters of tensor memory");
+    const unsigned char byte = static_cast<unsigned char>(word >> 8 * number);
+    if (!is_e8m0) return packed<E4M3>(&byte, 0);
+    return byte == 0xff ? __builtin_nanf("") : ldexpf(1.0f, int(byte) - 127);
+  }
+
+  static void note(uint64_t bits, bool trans, unsigned lines) {
+    const Descriptor from = tensor_descriptor(bits);
+    for (unsigned line = 0; line < lines; line += trans ? 16 : 1)
+      for (unsigned k = 0; k < K; k += trans ? 1 : kUnit) {
+        const unsigned at = trans ? from.address<true>(line, k, 1) : from.address<false>(line, k / kUnit * 16, 1);
+        read_beside(kTensorReads, tensor_memory().time, tile_shared + at, 16);
+      }
+  }
+
+  static void run(const TensorProduct& product) {
+    const uint32_t word = product.descriptor;
+    const unsigned n = (word >> 17 & 63) << 3;
+    const bool is_e8m0 = word >> 23 & 1;
+    static float a[kTensorLanes][K], b[256][K];
+    const auto fill = [&](float (*to)[K], unsigned lines, uint64_t bits, unsigned format_at, unsigned trans_at,
+                          unsigned sign_at, uint32_t factors, unsigned first) {
+      const NarrowFormat narrow = format(word, format_at);
+      for (unsigned line = 0; line < lines; ++line)
+        for (unsigned k = 0; k < K; ++k) {
+          const float scale = factor(factors, line, first + k / (K / Factors), is_e8m0);
+          to[line][k] = element(bits, word >> trans_at & 1, narrow, line, k) * (word >> sign_at & 1 ? -scale : scale);
+        }
+    };
+    fill(a, kTensorLanes, product.a, 7, 15, 13, product.a_factors, word >> 29 & 3);
+    fill(b, n, product.b, 10, 16, 14, product.b_factors, word >> 4 & 3);
+    for (unsigned row = 0; row < kTensorLanes; ++row)
+      for (unsigned column = 0; column < n; ++column) {
+        uint32_t* const d = &tensor_memory().words[row][(product.d & 0xffff) + column];
+        float sum = product.adds ? packed<F32>(d, 0) : 0.0f;
+        for (unsigned k = 0; k < K; ++k) sum += a[row][k] * b[column][k];
+        pack<F32>(d, 0, sum);
+      }
+  }
+};
+template <unsigned K, unsigned Factors>
+void tcgen05_mma_scaled(uint32_t d, uint64_t a, uint64_t b, uint32_t descriptor, uint32_t a_factors, uint32_t b_factors,
+                        int accumulate) {
+  using Self = ScaledProduct<K, Factors>;
+  const unsigned n = (descriptor >> 17 & 63) << 3;
+  if ((descriptor >> 24 & 31) != 8 || n == 0 || n % 16 != 0 || n > 256)
+    stop(Fault::kInstruction, "multiplies with a descriptor of no block-scaled product");
+  if ((descriptor >> 29 & 3) % Factors != 0 || (descriptor >> 4 & 3) % Factors != 0)
+    stop(Fault::kInstruction, "multiplies with factors that begin at no multiple of what a step takes");
+  TensorMemory& own = tensor_memory();
+  own.time = begin_reads();
+  if (own.time != 0) Self::note(a, descriptor >> 15 & 1, kTensorLanes), Self::note(b, descriptor >> 16 & 1, n);
+  tensor_words(0, d & 0xffff, n);
+  tensor_words(0, a_factors & 0xffff, 4), tensor_words(0, b_factors & 0xffff, (n + 31) / 32);
+  if (d >> 16 != 0) stop(Fault::kInstruction, "multiplies into lanes of tensor memory that do not begin at 0");
+  begin_tensor_product({&Self::run, d, a, b, accumulate != 0, nullptr, descriptor, a_factors, b_factors});
+}
+
+// 32 lines of 16 bytes to four columns of each quarter of the lanes: done with the products that are begun after it.
+inline void copy_words(const TensorProduct& copy) {
+  const Descriptor from = tensor_descriptor(copy.a);
+  for (unsigned lane = 0; lane < kTensorLanes; ++lane)
+    memcpy(&tensor_memory().words[lane][copy.d & 0xffff], tile_shared + from.address<false>(lane % 32, 0, 1), 16);
+}
+inline void tcgen05_copy_words(uint32_t to, uint64_t from) {
+  TensorMemory& own = tensor_memory();
+  own.time = begin_reads();
+  for (unsigned line = 0; own.time != 0 && line < 32; ++line)
+    read_beside(kTensorReads, own.time, tile_shared + tensor_descriptor(from).address<false>(line, 0, 1), 16);
+  tensor_words(0, to & 0xffff, 4);
+  begin_tensor_product({&copy_words, to, from, 0, false, nullptr, 0, 0, 0});
+}
+inline void tcgen05_transpose_words(const Spot& chunk) {
+  together(kWarp, 0, [&](auto) {
+    if (block.lane() != 0) return 0;
+    uint32_t words[128];
+    memcpy(words, chunk.address, sizeof(words));
+    for (unsigned row = 0; row < 128; ++row) memcpy(chunk.address + (row % 32 * 4 + row / 32) * 4, &words[row], 4);
+    return 0;
+  });
+}
+
 inline void tcgen05_commit(const Spot& barrier) {
   TensorMemory& own = tensor_memory();
   const auto end = [](void* data) {
