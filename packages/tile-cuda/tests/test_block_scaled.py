@@ -10,7 +10,7 @@ import pytest
 
 import tile_core as tl
 import tile_cuda.language as T
-from tile_core.errors.ops import OpArgumentError
+from tile_core.errors.ops import GemmDTypeError, GemmShapeError, OpArgumentError
 from tile_core.errors.passes import UnsupportedOnTargetError
 from tile_cuda.instructions.block_scaled import KINDS, ScaledKind, factors_at, scaled_descriptor
 
@@ -196,3 +196,111 @@ def test_descriptors_that_there_are_not() -> None:
         scaled_descriptor(KINDS["mxf4"], 32, E4M3, E4M3)
     with pytest.raises(ValueError, match="fast axis"):
         scaled_descriptor(KINDS["mxf8f6f4"], 32, "float4_e2m1fn", E4M3, a_trans=True)
+
+
+def gemm(m: int, n: int, k: int, *, by_steps: bool = False, transposed: bool = True, granularity: int = 32) -> Any:
+    """C = (A · FA) (B · FB), factors by the threads; with `by_steps` K is taken 32 at a time by a loop."""
+    b_shape = (n, k) if transposed else (k, n)
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((m, k), E4M3),
+        B: T.Tensor(b_shape, "float8_e5m2"),
+        FA: T.Tensor((128, m // 32), "uint32"),
+        FB: T.Tensor((128, 8), "uint32"),
+        C: T.Tensor((m, n), "float32"),
+    ):
+        with T.Kernel(1, threads=128) as _bx:
+            a = T.alloc_shared((m, 32 if by_steps else k), E4M3)
+            b = T.alloc_shared((n, 32) if by_steps else b_shape, "float8_e5m2")
+            total = T.alloc_tmem((128, n * (m // 128)), "float32")
+            fa_tmem = T.alloc_tmem((128, m // 32), "uint32")
+            fb_tmem = T.alloc_tmem((128, 8), "uint32")
+            fa = T.alloc_fragment((128, m // 32), "uint32")
+            fb = T.alloc_fragment((128, 8), "uint32")
+            c = T.alloc_fragment((128, n), "float32")
+            done = T.alloc_barrier(1)
+            T.copy(FA, fa)
+            T.copy(fa, fa_tmem)
+            T.copy(FB, fb)
+            T.copy(fb, fb_tmem)
+            if by_steps:
+                for step in T.serial(k // 32):
+                    T.copy(A[0, step * 32], a)
+                    T.copy(B[0, step * 32], b)
+                    T.tcgen05_gemm_blockscaled(
+                        a, b, total, fa_tmem, fb_tmem, transpose_B=True, clear_accum=step == 0, mbar=done,
+                        k_start=step * 32, sf_a_granularity_k=granularity, sf_b_granularity_k=32,
+                    )  # fmt: skip
+                    T.mbarrier_wait_parity(done, step % 2)
+            else:
+                T.copy(A, a)
+                T.copy(B, b)
+                T.tcgen05_mma_blockscaled(
+                    a, b, total, fa_tmem, fb_tmem, transpose_B=transposed, clear_accum=True, mbar=done,
+                    k_start=0, sf_a_granularity_k=granularity, sf_b_granularity_k=32,
+                )  # fmt: skip
+                T.mbarrier_wait_parity(done, 0)
+            T.copy(total, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(
+    ("n", "k", "options"),
+    [(48, 64, {"granularity": 64}), (64, 96, {"by_steps": True}), (64, 64, {"transposed": False})],
+)
+def test_products_of_tiles(n: int, k: int, options: dict[str, Any]) -> None:
+    rng, m = np.random.default_rng(3), 128
+    a = rng.integers(-3, 4, (m, k)).astype(ml_dtypes.float8_e4m3fn)
+    b = rng.integers(-3, 4, (n, k)).astype(ml_dtypes.float8_e5m2)
+    bytes_a, bytes_b = (factors(rng, lines, KINDS["mxf8f6f4"]) for lines in (m, 256))
+    each = np.arange(k) // options.get("granularity", 32) % 4
+    left = a.astype("float32") * values(bytes_a, "float8_e8m0fnu")[:, each]
+    right = b.astype("float32") * values(bytes_b[:n], "float8_e8m0fnu")[:, np.arange(k) // 32 % 4]
+    words = [np.tile(one.view("uint32")[:, 0].reshape(-1, 32).T, (4, 1)) for one in (bytes_a, bytes_b)]
+    given = (a, b if options.get("transposed", True) else np.ascontiguousarray(b.T))
+    for target, execution in ((SM_100, "emulate"), ("interpret", "native")):
+        c = np.full((m, n), np.nan, "float32")
+        configs = CHECKED if execution == "emulate" else {}
+        options_of = {"execution": execution} if execution == "emulate" else {}
+        tl.compile(gemm(m, n, k, **options), target=target, pass_configs=configs, **options_of)(*given, *words, c)
+        np.testing.assert_allclose(c, left @ right.T, rtol=1e-5)
+
+
+def test_products_of_tiles_compile(build: Any) -> None:
+    assert "scale_vec::1X" in build(gemm(128, 64, 96, by_steps=True), ("sm_100",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "statement"),
+    [
+        (OpArgumentError, "granularities", lambda t, a, f: scaled(a, a, t, f, f, granularity=16)),
+        (OpArgumentError, "use_2cta", lambda t, a, f: scaled(a, a, t, f, f, use_2cta=True)),
+        (OpArgumentError, "C: a is shared", lambda t, a, f: scaled(a, a, a, f, f)),
+        (
+            GemmDTypeError,
+            "factors of A are float32",
+            lambda t, a, f: scaled(a, a, t, T.alloc_tmem((128, 4), "float32"), f),
+        ),
+        (GemmShapeError, "more than the 4 of a word", lambda t, a, f: scaled(a, a, t, f, f, granularity=32)),
+    ],
+)
+def test_arguments_of_products_of_tiles_are_checked(kind: type[Exception], names: str, statement: Any) -> None:
+    with pytest.raises(kind, match=names):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((1,), "float32")):
+            with T.Kernel(1, threads=128) as _bx:
+                t = T.alloc_tmem((128, 128), "float32")
+                a = T.alloc_shared((128, 256), E4M3)
+                statement(t, a, T.alloc_tmem((128, 4), "uint32"))
+
+
+def scaled(a: Any, b: Any, c: Any, fa: Any, fb: Any, granularity: int = 64, **options: Any) -> None:
+    T.tcgen05_gemm_blockscaled(
+        a, b, c, fa, fb, transpose_B=True, k_start=0,
+        sf_a_granularity_k=granularity, sf_b_granularity_k=granularity, **options,
+    )  # fmt: skip

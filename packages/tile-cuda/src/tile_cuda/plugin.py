@@ -24,7 +24,11 @@ def tile_register_backend() -> Backend:
         capabilities="tile_cuda.target:capabilities",
         compiler="tile_cuda.compiler:compile_kernel",
         pipeline_edits="tile_cuda.pipeline:edits",
-        op_lowerings={**THREAD_OP_LOWERINGS, **CLUSTER_OP_LOWERINGS},
+        op_lowerings={
+            **THREAD_OP_LOWERINGS,
+            **CLUSTER_OP_LOWERINGS,
+            "tile.gemm_scaled": "tile_cuda.matrix.block_scaled:made_by_instructions",
+        },
         runtime="tile_cuda.runtime:load",
         settings="tile_cuda.settings:settings",
     )

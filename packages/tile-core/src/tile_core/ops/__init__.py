@@ -11,6 +11,7 @@ from tile_core.ops.cluster import CLUSTER_ARRIVE, CLUSTER_SYNC, CLUSTER_WAIT, LA
 from tile_core.ops.copy import ASYNC_COPY, COPY
 from tile_core.ops.fill import FILL
 from tile_core.ops.gemm import GEMM
+from tile_core.ops.gemm_scaled import GEMM_SCALED
 from tile_core.ops.gemm_sp import GEMM_SP
 from tile_core.ops.im2col import IM2COL
 from tile_core.ops.print import PRINT, PRINT_MESSAGE, PRINT_VALUE
@@ -38,6 +39,7 @@ OPS: Mapping[str, TileOp] = {
         FILL,
         GEMM,
         GEMM_SP,
+        GEMM_SCALED,
         REDUCE,
         SCAN,
         TRANSPOSE,

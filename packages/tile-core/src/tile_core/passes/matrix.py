@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tile_core.passes.thread_scope import ThreadScope
 
 MATRIX = "tile.matrix"
-PRODUCTS = ("tile.gemm", "tile.gemm_sp")
+PRODUCTS = ("tile.gemm", "tile.gemm_sp", "tile.gemm_scaled")
 """The ops that are products of matrices."""
 HOLD = "tile.hold"
 """Attribute with an empty body: what computes the fragment that is its node stays above the wait that follows."""

@@ -163,7 +163,13 @@ OWN = {
         "tcgen05_before_thread_sync",
         "tcgen05_mma_arrive",
     ),
-    "tile_cuda.language.tensor_products": ("gemm", "tcgen05_gemm", "tcgen05_mma"),
+    "tile_cuda.language.tensor_products": (
+        "gemm",
+        "tcgen05_gemm",
+        "tcgen05_gemm_blockscaled",
+        "tcgen05_mma",
+        "tcgen05_mma_blockscaled",
+    ),
     "tile_cuda.language.tensor_maps": (
         "create_tma_descriptor",
         "tma_gather4",

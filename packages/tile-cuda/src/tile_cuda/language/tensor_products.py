@@ -15,13 +15,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tile_core.errors.ops import OpArgumentError
-from tile_core.language._operands import buffer_of, emit
+from tile_core.frontend import arith
+from tile_core.frontend.values import unwrap
+from tile_core.language._operands import buffer_of, emit, is_positive_int, region
+from tile_core.language._scalars import common
 from tile_core.language.gemm import GemmWarpPolicy, emit_gemm
 from tile_core.ops.products import IN_FLIGHT
 from tile_cuda.language.asynchronous import Barrier, _barrier
 from tile_cuda.matrix.tcgen05 import in_tensor_memory
 
-__all__ = ["gemm", "tcgen05_gemm", "tcgen05_mma"]
+__all__ = ["gemm", "tcgen05_gemm", "tcgen05_gemm_blockscaled", "tcgen05_mma", "tcgen05_mma_blockscaled"]
+
+_STEP = 32
+"""Elements of K of one block-scaled instruction."""
 
 
 def gemm(
@@ -94,6 +100,72 @@ def tcgen05_gemm(
 
 tcgen05_mma = tcgen05_gemm
 """As `T.tcgen05_gemm`."""
+
+
+def tcgen05_gemm_blockscaled(
+    A: Any,
+    B: Any,
+    C: Any,
+    SFA_tmem: Any,
+    SFB_tmem: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    clear_accum: Any = False,
+    wg_wait: int = 0,
+    mbar: Barrier | None = None,
+    *,
+    k_start: Any,
+    sf_a_granularity_k: int,
+    sf_b_granularity_k: int,
+    use_2cta: bool = False,
+) -> None:
+    """C += (A · SFA) @ (B · SFB) in tensor memory without waiting, as `T.tcgen05_gemm`; a factor scales a run of K.
+
+    Args:
+        A, B: floats of 8 bits in shared memory, as for `T.gemm`.
+        C: a tile of `T.alloc_tmem`, float32.
+        SFA_tmem, SFB_tmem: tiles of `T.alloc_tmem` of uint32, as `T.tcgen05_cp_warpx4` fills them: four factors of
+            float8_e8m0fnu a word; row r of A, or column r of B, at lane r % 32, column r // 32, in all four quarters.
+        wg_wait: 0; nothing waits.
+        mbar: as for `T.tcgen05_gemm`.
+        k_start: where along K the tiles begin; the byte of a word is `(k_start + k) // granularity % 4`.
+        sf_a_granularity_k, sf_b_granularity_k: elements of K that share a factor; K is at most four times as many.
+        use_2cta: of products of two blocks, which are not implemented.
+
+    Raises:
+        GemmShapeError, GemmDTypeError: operands that do not go together. OpArgumentError: no tensor memory, no barrier,
+        a granularity that is no multiple of 32, or `use_2cta`. MissingLoweringError: when compiled, where no
+        instruction covers it.
+    """
+    what = "tcgen05_gemm_blockscaled"
+    _require_tensor_memory(f"{what}: C", C)
+    granularities = (sf_a_granularity_k, sf_b_granularity_k)
+    if use_2cta or wg_wait or any(not is_positive_int(each) or each % _STEP for each in granularities):
+        raise OpArgumentError(
+            f"{what}: {use_2cta=}, {wg_wait=}, granularities {granularities}",
+            remedy=f"leave the first two out, and give multiples of {_STEP} elements for a factor",
+        )
+    (start,) = common(k_start)
+    operands = {"a": A, "b": B, "c": C, "fa": SFA_tmem, "fb": SFB_tmem}
+    emit(
+        "tile.gemm_scaled",
+        {
+            **{name: region(operand, f"{what}: {name}") for name, operand in operands.items()},
+            "clear_accum": arith.truth(unwrap(clear_accum)),
+            "k_start": start,
+        },
+        transpose_a=int(bool(transpose_A)),
+        transpose_b=int(bool(transpose_B)),
+        granularity_a=sf_a_granularity_k,
+        granularity_b=sf_b_granularity_k,
+        **{IN_FLIGHT: 1},
+    )
+    if mbar is not None:
+        _signal(mbar, what)
+
+
+tcgen05_mma_blockscaled = tcgen05_gemm_blockscaled
+"""As `T.tcgen05_gemm_blockscaled`."""
 
 
 def _require_tensor_memory(what: str, operand: Any) -> None:

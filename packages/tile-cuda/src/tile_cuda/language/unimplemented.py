@@ -8,6 +8,5 @@ from __future__ import annotations
 UNIMPLEMENTED = frozenset(
     """
     mma_gemm_blockscaled ptx_mma_block_scale
-    tcgen05_gemm_blockscaled tcgen05_mma_blockscaled
     """.split()
 )

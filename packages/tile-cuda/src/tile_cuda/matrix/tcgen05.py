@@ -72,7 +72,7 @@ class TensorProduct(Product):
 
     def emit(self, scope: ThreadScope) -> S.Stmt:
         """One thread issues the instructions; the others wait with it."""
-        return _Issue(self, scope).result()
+        return Issue(self, scope).result()
 
 
 def in_tensor_memory(buffer: ir.Var) -> bool:
@@ -91,7 +91,7 @@ def tensor_product(call: OpCall) -> TensorProduct | Refusal:
     if not in_tensor_memory(c) or not regions.is_whole(call.region("c")):
         return Refusal("tcgen05 wants C to be a whole tile of tensor memory")
     m, n, k = sizes(call)
-    wide = _columns_at_once(n)
+    wide = columns_at_once(n)
     if m % LANES or not m or wide is None or k % depth or not k:
         near = [max(1, -(-size // step)) * step for size, step in ((m, LANES), (n, COLUMN_STEP), (k, depth))]
         units = f"{LANES} × {COLUMN_STEP} × {depth}"
@@ -101,15 +101,15 @@ def tensor_product(call: OpCall) -> TensorProduct | Refusal:
         )
     instruction = find("tcgen05", (LANES, wide, depth), *types)
     assert instruction is not None
-    return _placed(call, instruction)
+    return placed(call, instruction)
 
 
-def _columns_at_once(n: int) -> int | None:
+def columns_at_once(n: int) -> int | None:
     """The widest instruction that divides `n` columns."""
     return next((wide for wide in range(MOST_COLUMNS, 0, -COLUMN_STEP) if n and n % wide == 0), None)
 
 
-def _placed(call: OpCall, instruction: MatrixInstruction) -> TensorProduct | Refusal:
+def placed(call: OpCall, instruction: MatrixInstruction) -> TensorProduct | Refusal:
     """The product if its operands lie where the instruction reads them."""
     dtype = operand_type(call, "a")
     if regions.scope(call.region("b").source) not in regions.SHARED:
@@ -151,24 +151,27 @@ def foreign(stmt: S.Stmt) -> S.Stmt:
     return S.AttrStmt(int32(0), FOREIGN, int32(0), stmt, stmt.span)
 
 
-class _Issue:
+class Issue:
+    """The statements of one product."""
+
     def __init__(self, product: TensorProduct, scope: ThreadScope) -> None:
-        self._product, self._scope, self._span = product, scope, product.call.span
-        self._m, self._n, self._k = sizes(product.call)
-        self._c = product.call.region("c").source
+        self.product, self._scope, self._span = product, scope, product.call.span
+        self.m, self.n, self.k = sizes(product.call)
+        self.c = product.call.region("c").source
 
     def result(self) -> S.Stmt:
-        own = bool(self._product.call.attrs.get(IN_FLIGHT))
+        """The instructions, and the wait for them."""
+        own = bool(self.product.call.attrs.get(IN_FLIGHT))
         a_start, b_start = tirx.Var("a_matrix", "uint64"), tirx.Var("b_matrix", "uint64")
         issue: list[S.Stmt] = [self._do(tcgen05_fence("after"))]
-        if self._product.a is not None:
-            issue.append(S.Bind(a_start, descriptor(self._product.a), self._span))
-        issue.append(S.Bind(b_start, descriptor(self._product.b), self._span))
-        issue += [self._do(each) for each in self._instructions(a_start, b_start)]
+        if self.product.a is not None:
+            issue.append(S.Bind(a_start, descriptor(self.product.a), self._span))
+        issue.append(S.Bind(b_start, descriptor(self.product.b), self._span))
+        issue += [self._do(each) for each in self.instructions(a_start, b_start)]
         if own:
             return self._by_one(issue, lingers=True)
-        done = tirx.decl_buffer((1,), "uint64", f"{self._c.name}_done", scope=regions.SHARED[0])
-        parity = tirx.decl_buffer((1,), "int32", f"{self._c.name}_parity", scope=regions.VAR)
+        done = tirx.decl_buffer((1,), "uint64", f"{self.c.name}_done", scope=regions.SHARED[0])
+        parity = tirx.decl_buffer((1,), "int32", f"{self.c.name}_parity", scope=regions.VAR)
         at = tirx.address_of(tirx.BufferLoad(done, [int32(0)]))
         phase_of = tirx.BufferLoad(parity, [int32(0)])
         issue.append(self._do(tcgen05_commit(at)))
@@ -184,22 +187,23 @@ class _Issue:
         """The instructions by the first thread, behind what the others wrote to the operands."""
         first = S.IfThenElse(is_issuer(self._scope.thread), visit.sequence(issue, self._span), None, self._span)
         before: list[S.Stmt] = []
-        if not all(buffer in self._scope.asynchronous for buffer in self._product.tiles):
+        if not all(buffer in self._scope.asynchronous for buffer in self.product.tiles):
             before = [self._do(fence_async()), barrier(self._span)]
         return visit.sequence([*before, phase(first, lingers=lingers)], self._span)
 
-    def _instructions(self, a_start: ir.Var, b_start: ir.Var) -> Iterator[ir.Expr]:
-        product, wide, depth = self._product, self._product.instruction.n, self._product.instruction.k
-        for row in range(0, self._m, LANES):
-            for column in range(0, self._n, wide):
-                d = address(self._c, row // LANES * self._n + column)
-                for at in range(0, self._k, depth):
-                    keep = self._keep() if at == 0 else int32(1)
+    def instructions(self, a_start: ir.Var, b_start: ir.Var) -> Iterator[ir.Expr]:
+        """Those of the thread that issues, from descriptors of the operands' beginnings on."""
+        product, wide, depth = self.product, self.product.instruction.n, self.product.instruction.k
+        for row in range(0, self.m, LANES):
+            for column in range(0, self.n, wide):
+                d = address(self.c, row // LANES * self.n + column)
+                for at in range(0, self.k, depth):
+                    keep = self.keep() if at == 0 else int32(1)
                     b = descriptor_advance(b_start, product.b.advance(column, at))
                     b_trans = not product.b.depth_is_contiguous
                     if product.a is None:
                         bits = product.instruction.operand_bits
-                        a = address(product.call.region("a").source, (row // LANES * self._k + at) * bits // WORD_BITS)
+                        a = address(product.call.region("a").source, (row // LANES * self.k + at) * bits // WORD_BITS)
                         yield tcgen05_mma_ts(d, a, b, keep, instruction=product.instruction, b_trans=b_trans)
                         continue
                     a_trans, a = (
@@ -208,9 +212,9 @@ class _Issue:
                     )
                     yield tcgen05_mma(d, a, b, keep, instruction=product.instruction, a_trans=a_trans, b_trans=b_trans)
 
-    def _keep(self) -> ir.Expr:
+    def keep(self) -> ir.Expr:
         """1 to add to what C holds, 0 to begin at zero."""
-        clear = self._product.call.args["clear_accum"]
+        clear = self.product.call.args["clear_accum"]
         fixed = regions.constant(clear)
         return E.Select(clear, int32(0), int32(1)) if fixed is None else int32(int(not fixed))
 

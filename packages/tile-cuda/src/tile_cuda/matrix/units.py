@@ -12,10 +12,11 @@ from tvm.tirx import stmt as S
 from tile_core.ops.base import OpCall
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
+from tile_cuda.matrix.block_scaled import product_of
 from tile_cuda.matrix.mma import SPARSE, warp_product
 from tile_cuda.matrix.product import Product, Refusal
 from tile_cuda.matrix.store import matrix_store
-from tile_cuda.matrix.tcgen05 import FIRST, LAST, TENSOR_MEMORY, in_tensor_memory, tensor_product
+from tile_cuda.matrix.tcgen05 import FIRST, LAST, TENSOR_MEMORY, in_tensor_memory
 from tile_cuda.matrix.wgmma import held_in_place, settled, warpgroup_product
 
 WARPGROUP_PRODUCTS = 90
@@ -47,7 +48,7 @@ class TensorCores:
     def _tried(self, call: OpCall, threads: int) -> Iterator[Product | Refusal]:
         """By warpgroups where the architecture has them, then by warps; the first that is found is the last."""
         if in_tensor_memory(call.region("c").source):
-            yield tensor_product(call)
+            yield product_of(call)
             return
         if self.capability == WARPGROUP_PRODUCTS and call.op.name != SPARSE:
             found = warpgroup_product(call, threads)

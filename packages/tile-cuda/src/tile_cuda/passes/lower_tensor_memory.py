@@ -32,8 +32,9 @@ from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import PRODUCTS
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.tcgen05 import tcgen05_fence, tcgen05_load, tcgen05_store, tcgen05_wait
+from tile_cuda.matrix.block_scaled import product_of
 from tile_cuda.matrix.product import Refusal
-from tile_cuda.matrix.tcgen05 import LANES, WARP, WORD_BITS, address, foreign, in_tensor_memory, tensor_product
+from tile_cuda.matrix.tcgen05 import LANES, WARP, WORD_BITS, address, foreign, in_tensor_memory
 from tile_cuda.passes.note_descriptors import placed_apart
 
 _LANE_SHIFT, _MOST_AT_ONCE = 16, 128
@@ -128,10 +129,10 @@ def _lowered(stmt: S.Evaluate, launch: launch_ir.Launch) -> S.Stmt:
     if not any(in_tensor_memory(value.source) for value in used):
         return stmt
     if call.op.name in PRODUCTS:
-        product = tensor_product(call)
+        product = product_of(call)
         if isinstance(product, Refusal):
             raise MissingLoweringError(
-                f"gemm with tensor memory: {product.why}",
+                f"{call.op.name.removeprefix('tile.')} with tensor memory: {product.why}",
                 remedy="change the tile, or let C be a fragment: T.gemm takes what there is",
                 span=call.source_span,
             )
