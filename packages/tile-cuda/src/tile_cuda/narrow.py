@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tile_core.printer.language import Snippet
-from tile_core.printer.pairs import Pair
+from tile_core.printer.pairs import BYTE_NIBBLES, Pair
 
 _CALLS = {
     "add": "__hadd2",
@@ -21,7 +21,13 @@ _CALLS = {
 PAIRS: Mapping[str, Pair] = {
     "float16": Pair(
         "__half2",
-        {**_CALLS, "broadcast": "__half2half2", "cast": "__floats2half2_rn", "nibbles": "tile_nibbles_half2"},
+        {
+            **_CALLS,
+            "broadcast": "__half2half2",
+            "cast": "__floats2half2_rn",
+            "nibbles": "tile_nibbles_half2",
+            BYTE_NIBBLES: "tile_byte_nibbles_half2",
+        },
     ),
     "bfloat16": Pair(
         "__nv_bfloat162",
@@ -60,13 +66,42 @@ __device__ __forceinline__ Pair tile_{{name}}_pair(Pair a, Pair b) {{{{
 # The bits of a power of two whose last bit counts one: with a nibble in its low bits it is that much more, exactly.
 _NIBBLES = """
 // The low and the next four bits of `bits`, each less `less`.
-__device__ __forceinline__ {pair} tile_nibbles_{name}(unsigned bits, int less) {{
-  const unsigned word = ((bits | bits << 12) & 0x000f000fu) | {power:#x}u * 0x10001u;
-  {pair} shifted;
+__device__ __forceinline__ __nv_bfloat162 tile_nibbles_bfloat162(unsigned bits, int less) {
+  const unsigned word = ((bits | bits << 12) & 0x000f000fu) | 0x43004300u;
+  __nv_bfloat162 shifted;
   memcpy(&shifted, &word, sizeof(shifted));
-  const {value} offset = static_cast<{value}>(static_cast<float>({weight} + less));
-  return __hsub2(shifted, {pair}{{offset, offset}});
-}}
+  const __nv_bfloat16 offset = static_cast<__nv_bfloat16>(static_cast<float>(128 + less));
+  return __hsub2(shifted, __nv_bfloat162{offset, offset});
+}
+"""
+# float16 has ten bits there: the second nibble stays where the byte has it, counts sixteen times, and is scaled. Any byte
+# of a word goes to both halves in one instruction.
+_HALF_NIBBLES = """
+// The low four bits of the low half and bits 4 to 7 of the high half, each less `less`.
+__device__ __forceinline__ __half2 tile_spread_nibbles(unsigned halves, int less) {
+  const unsigned word = (halves & 0x00f0000fu) | 0x64006400u;
+  __half2 shifted;
+  memcpy(&shifted, &word, sizeof(shifted));
+  const auto number = [](int value) { return static_cast<__half>(static_cast<float>(value)); };
+  return __hfma2(shifted, __half2{number(1), static_cast<__half>(0.0625f)}, __half2{number(-1024 - less), number(-64 - less)});
+}
+// The low and the next four bits of `bits`, each less `less`.
+__device__ __forceinline__ __half2 tile_nibbles_half2(unsigned bits, int less) {
+  return tile_spread_nibbles(__byte_perm(bits, bits, 0x4040u), less);
+}
+"""
+_BYTE_NIBBLES = """
+// Both halves of a byte of an array that is whole words, each less `less`.
+__device__ __forceinline__ __half2 tile_byte_nibbles_half2(const void* bytes, int index, int less) {
+  unsigned word;
+  memcpy(&word, static_cast<const unsigned char*>(bytes) + index / 4 * 4, sizeof(word));
+  return tile_spread_nibbles(__byte_perm(word, word, index % 4 * 0x1111), less);
+}
+"""
+_BYTE_NIBBLES_ON_THE_HOST = """
+inline __half2 tile_byte_nibbles_half2(const void* bytes, int index, int less) {
+  return tile_nibbles_half2(static_cast<const unsigned char*>(bytes)[index], less);
+}
 """
 _NIBBLES_ON_THE_HOST = """
 inline {pair} tile_nibbles_{name}(unsigned bits, int less) {{
@@ -74,10 +109,22 @@ inline {pair} tile_nibbles_{name}(unsigned bits, int less) {{
   return {pair}{{half(0), half(4)}};
 }}
 """
-_NIBBLE_PAIRS = (
-    {"name": "half2", "pair": "__half2", "value": "__half", "power": 0x6400, "weight": 1024},
-    {"name": "bfloat162", "pair": "__nv_bfloat162", "value": "__nv_bfloat16", "power": 0x4300, "weight": 128},
-)
+def _nibbles() -> dict[str, Snippet]:
+    """Two weights of a byte as floats."""
+
+    def on_the_host(name: str, pair: str, value: str) -> str:
+        return _NIBBLES_ON_THE_HOST.format(name=name, pair=pair, value=value)
+
+    half, brain = ("half2", "__half2", "__half"), ("bfloat162", "__nv_bfloat162", "__nv_bfloat16")
+    return {
+        "tile_nibbles_half2": Snippet(_HALF_NIBBLES, emulated=on_the_host(*half)),
+        "tile_byte_nibbles_half2": Snippet(
+            _BYTE_NIBBLES, emulated=_BYTE_NIBBLES_ON_THE_HOST, needs=("tile_nibbles_half2",)
+        ),
+        "tile_nibbles_bfloat162": Snippet(_NIBBLES, emulated=on_the_host(*brain)),
+    }
+
+
 _FLOAT8_PAIR = """
 __device__ __forceinline__ __nv_fp8x2_{form} tile_pair_{form}(float x, float y) {{
   return __nv_fp8x2_{form}(make_float2(x, y));
@@ -105,10 +152,7 @@ def _extremes(name: str) -> dict[str, Snippet]:
 SNIPPETS: Mapping[str, Snippet] = {
     "tile_float8": Snippet("#include <cuda_fp8.h>"),
     **{f"tile_pair_{form}": Snippet(_FLOAT8_PAIR.format(form=form)) for form in ("e4m3", "e5m2")},
-    **{
-        f"tile_nibbles_{pair['name']}": Snippet(_NIBBLES.format(**pair), emulated=_NIBBLES_ON_THE_HOST.format(**pair))
-        for pair in _NIBBLE_PAIRS
-    },
+    **_nibbles(),
     **_extremes("max"),
     **_extremes("min"),
 }

@@ -172,8 +172,10 @@ class Language:
 
     def on_the_host(self) -> Language:
         """This language as the emulator compiles it: what has a meaning of its own on the host is replaced by it."""
+        emulated = {name: snippet for name, snippet in self.snippets.items() if snippet.emulated is not None}
         replaced = {
-            name: Snippet(snippet.emulated) for name, snippet in self.snippets.items() if snippet.emulated is not None
+            name: Snippet(snippet.emulated or "", tuple(needed for needed in snippet.needs if needed in emulated))
+            for name, snippet in emulated.items()
         }
         hosts = {name: handler.host for name, handler in self.calls.items() if isinstance(handler, Forms)}
         return self.extend(self.name, snippets=replaced, calls=hosts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tvm import ir
 from tvm.ir.prim import expr as E
 
+from tile_core.ir import regions
 from tile_core.passes.pack_lanes import LESS, PACK, PAIRED_CALLS, PAIRED_NODES, UNPACK
 from tile_core.printer.language import ExprHandler
 from tile_core.printer.precedence import Code, call
@@ -17,11 +18,16 @@ if TYPE_CHECKING:
     from tile_core.printer.printer import Printer
 
 
+BYTE_NIBBLES = "byte_nibbles"
+"""The name of `nibbles` of an array's byte: array, index and what is taken off."""
+WORD_BYTES = 4
+
+
 @dataclass(frozen=True)
 class Pair:
     """How a language computes on two narrow floats at once: their type, and functions by the names of `PackLanes`.
 
-    They are functions or snippets of the language.
+    They are functions or snippets of the language. It may have `BYTE_NIBBLES` too.
     """
 
     type: str
@@ -72,9 +78,16 @@ class PairHandlers:
             return self.others[ir.Call](printer, node)
         name = str(node.op.name) if isinstance(node.op, ir.Op) else ""
         if name == UNPACK:
-            less = E.IntImm("int32", int(node.attrs[LESS]))
-            return self._call(printer, node, pair, "nibbles", *node.args, less)
+            return self._unpacked(printer, node, pair)
         return self._call(printer, node, pair, "cast" if name == PACK else PAIRED_CALLS.get(name, name), *node.args)
+
+    def _unpacked(self, printer: Printer, node: Any, pair: Pair) -> Code:
+        """The halves of a byte: from the array that has it where that is whole words, since words permute for nothing."""
+        (bits,), less = node.args, E.IntImm("int32", int(node.attrs[LESS]))
+        load = bits.value if isinstance(bits, E.Cast) else bits
+        if BYTE_NIBBLES in pair.calls and isinstance(load, ir.TensorLoad) and _is_words_of_bytes(load.source):
+            return self._call(printer, node, pair, BYTE_NIBBLES, load.source, *load.indices, less)
+        return self._call(printer, node, pair, "nibbles", bits, less)
 
     def _broadcast(self, printer: Printer, node: Any) -> Code:
         pair = self._of(node)
@@ -83,3 +96,10 @@ class PairHandlers:
         if E.Broadcast not in self.others:
             raise printer.unprintable(printer.describe(node), node)
         return self.others[E.Broadcast](printer, node)
+
+
+def _is_words_of_bytes(array: ir.Var) -> bool:
+    """Whether an array of a thread is words of four bytes."""
+    is_bytes = str(array.dtype) in ("uint8", "int8") and regions.scope(array) == regions.LOCAL
+    length = regions.constant(array.shape[0]) if is_bytes and len(array.shape) == 1 else None
+    return length is not None and length % WORD_BYTES == 0

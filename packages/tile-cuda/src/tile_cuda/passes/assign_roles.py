@@ -1,8 +1,9 @@
 """Give the two programs of a specialised launch their threads.
 
-The block's own threads keep its program; a warpgroup more is launched, of which one thread runs the copying program.
-From here on a barrier of the block is one of its own threads only. The registers that the copying warpgroup does not
-need go to the others where there are two or more of those: the hardware divides registers evenly at launch.
+The block's own threads keep its program; a warp more is launched, of which one thread runs the copying program.
+From here on a barrier of the block is one of its own threads only. Where there are two warpgroups the copying one is a
+warpgroup too, since registers move between whole ones: the hardware divides them evenly at launch, and the others get
+what it does not need.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) 
         ],
         launch.span,
     )
-    return replace(launch, body=body, threads=(threads + WARPGROUP, 1, 1))
+    more = WARP if registers.get(threads) is None else WARPGROUP
+    return replace(launch, body=body, threads=(threads + more, 1, 1))
 
 
 def _plain(stmt: S.Stmt) -> S.Stmt:
