@@ -1,4 +1,4 @@
-"""The shared tiles that matrix instructions of a launch will read, and the order in which they lie."""
+"""The shared tiles that matrix instructions of a launch will read, themselves or what they are computed from: in which order they lie."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_core.passes.matrix import PRODUCTS, MatrixUnits, Multiplier
 from tile_core.passes.thread_parts import parts_of
+from tile_cuda.matrix.product import Product
+from tile_cuda.passes.operand_sources import operand_sources
 
 
 def matrix_tiles(launch: launch_ir.Launch, units: MatrixUnits, capabilities: Any) -> Mapping[ir.Var, SwizzledTile]:
@@ -30,5 +32,6 @@ def matrix_tiles(launch: launch_ir.Launch, units: MatrixUnits, capabilities: Any
         for stmt in visit.collect(part.body, S.Evaluate):
             if op_name(stmt) in PRODUCTS:
                 product = multiplier.of(view(stmt, OPS), elsewhere)
-                found.update({} if product is None else product.tiles)
+                if isinstance(product, Product):
+                    found.update({**operand_sources(product, part.body), **product.tiles})
     return found

@@ -41,10 +41,12 @@ from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.mbarrier import mbarrier_wait
 from tile_cuda.instructions.tensor_map import tensor_map_fits
+from tile_cuda.matrix.product import Product
 from tile_cuda.matrix.wgmma import WarpgroupProduct
 from tile_cuda.passes.assign_roles import ARRIVALS
 from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.lower_asynchrony import is_scheduled
+from tile_cuda.passes.operand_sources import operand_sources
 from tile_cuda.passes.pipelines import (
     Pipeline,
     Preload,
@@ -226,14 +228,17 @@ class _Specializer:
         return fits(copy) and begins_at_unit(copy, self._facts)
 
     def _tiles(self, launch: launch_ir.Launch) -> Mapping[ir.Var, SwizzledTile]:
-        """The shared tiles that matrix instructions will read."""
+        """The shared tiles that matrix instructions will read, themselves or what they are computed from."""
         from tile_core.ops import OPS
 
         found: dict[ir.Var, SwizzledTile] = {}
         for stmt in visit.collect(launch.body, S.Evaluate):
             if op_name(stmt) in PRODUCTS:
                 product = self._multiplier.of(view(stmt, OPS), self._elsewhere)
-                found.update({} if product is None else product.tiles)
+                if isinstance(product, Product):
+                    sources = operand_sources(product, launch.body)
+                    kept = {tile: order for tile, order in sources.items() if tile not in self._elsewhere}
+                    found.update({**kept, **product.tiles})
         return found
 
     def _consumer(
