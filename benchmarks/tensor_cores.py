@@ -1,22 +1,23 @@
 """Matrix products and attention beside the vendor's libraries on one NVIDIA GPU, in one run.
 
-    python benchmarks/tensor_cores.py [--json FILE] [--only TEXT] [--burst] [--rounds N]
+    python benchmarks/tensor_cores.py [--json FILE] [--only TEXT] [--burst] [--rounds N] [--tilelang FOLDER]
 
 On random data these kernels run at the board's power limit, so the clock is a variable. *Sustained* (the default): in
 every round, in random order, each contender warms up for 200 ms and is timed for 100 ms, L2 flushed before each launch.
 `--burst`: a few launches after a pause. Figures are medians over all rounds; ratios are best peer time / our time.
+`--tilelang`: where TileLang and its TVM are installed (`pip install --target`); a process of its own measures it first.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
-import statistics
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from attention_decode import decode
 from attention_decode import reference as decode_reference
 from dequant_gemm import dequant_gemm, unpacked
 from gemm import gemm
+from gpu_timing import Timer
 
-WARM_MS, TIMED_MS, PAUSE_S = 200.0, 100.0, 0.15
 WIDE = {"block": (128, 256, 64), "threads": 256, "num_stages": 4, "panel": 16}
 TALL = {"block": (256, 128, 64), "threads": 256, "num_stages": 4}
 
@@ -48,7 +49,6 @@ class Contest:
     check: Callable[[], float]
     compile_s: float
     unit: str = "TFLOP/s"
-    times: dict[str, list[float]] = field(default_factory=dict)
 
 
 def _compiled(program: Any, **options: Any) -> tuple[Any, float]:
@@ -220,35 +220,20 @@ def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
     yield "attention decode", _decode
 
 
-class Timer:
-    """Times one call: flushed, between two events."""
-
-    def __init__(self) -> None:
-        self._flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
-
-    def block(self, call: Callable[[], Any], count: int) -> list[float]:
-        """Milliseconds of `count` launches."""
-        events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(count)]
-        for start, end in events:
-            self._flush.zero_()
-            start.record()
-            call()
-            end.record()
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) for start, end in events]
-
-    def round(self, contest: Contest, *, burst: bool) -> None:
-        """Every contender once, in random order."""
-        for name in random.sample(list(contest.calls), len(contest.calls)):
-            call = contest.calls[name]
-            once = statistics.median(self.block(call, 3))
-            if burst:
-                time.sleep(PAUSE_S)
-                found = self.block(call, 4)
-            else:
-                self.block(call, max(1, int(WARM_MS / once)))
-                found = self.block(call, max(3, int(TIMED_MS / once)))
-            contest.times.setdefault(name, []).extend(found)
+def peer_times(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """What TileLang needs for the workloads that it has, measured in a process of its own; why there is nothing."""
+    if options.tilelang is None:
+        return {}
+    script = Path(__file__).resolve().parent / "tilelang_peer.py"
+    command = [sys.executable, str(script), "--only", options.only, "--rounds", str(options.rounds)]
+    command += ["--burst"] * options.burst
+    environment = {**os.environ, "PYTHONPATH": str(options.tilelang)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"TileLang was not measured: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+        return {}
+    workloads: dict[str, dict[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])["workloads"]
+    return workloads
 
 
 def main() -> None:
@@ -258,8 +243,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="run the workloads whose name contains this text")
     parser.add_argument("--burst", action="store_true", help="a few launches after a pause instead of a sustained run")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, each in another order (default 3)")
+    parser.add_argument("--tilelang", type=Path, help="a folder with TileLang, to be measured too")
     options = parser.parse_args()
-    timer, results = Timer(), []
+    peers, timer, results = peer_times(options), Timer(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {'burst' if options.burst else 'sustained'}")
     for name, make in contests():
         if options.only not in name:
@@ -271,9 +257,8 @@ def main() -> None:
             print(f"{name:40s} failed: {type(problem).__name__}: {str(problem)[:300]}", flush=True)
             results.append({"name": name, "failed": str(problem)[:2000]})
             continue
-        for _ in range(options.rounds):
-            timer.round(contest, burst=options.burst)
-        times = {key: statistics.median(found) for key, found in contest.times.items()}
+        times = timer.rounds(contest.calls, options.rounds, burst=options.burst)
+        times |= {"TileLang": peers[name]["ms"]} if "ms" in peers.get(name, {}) else {}
         ratio = min(value for key, value in times.items() if key != "ours") / times["ours"]
         rates = "  ".join(f"{key} {contest.work / value / 1e9:.4g}" for key, value in times.items())
         print(

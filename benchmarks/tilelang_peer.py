@@ -74,7 +74,7 @@ def w4a16(m: int, n: int, k: int) -> Iterator[Form]:
         )
 
 
-def _dequant_gemm(
+def _dequant_gemm(  # noqa: C901 - one program in its forms
     m: int, n: int, k: int, *, form: str, rows: int, depth: int, stages: int, threads: int, split: int
 ) -> Any:
     """A block makes `rows` columns of C, of 16 rows; `split` blocks share K, and leave parts to a second launch."""

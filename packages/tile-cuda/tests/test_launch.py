@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from tile_core.errors import (
     SharedMemoryLimitError,
     UnsupportedOnTargetError,
 )
-from tile_cuda import attributes, nvrtc, runtime
+from tile_cuda import attributes, nvrtc, runtime, spare
 from tile_cuda.errors import ToolchainArchitectureError
+from tile_cuda.settings import settings
 
 N = 64
 HOPPER = {"kind": "cuda", "arch": "sm_90"}
@@ -353,8 +355,10 @@ class Driver:
         self.cuCtxPopCurrent_v2 = simple(lambda _context: 0)
         self.cuLaunchKernel = ctypes.CFUNCTYPE(integer, *launch)(self._launch)
         self.cuLaunchKernelEx = ctypes.CFUNCTYPE(integer, ctypes.POINTER(Config), pointer, pointer, pointer)(self._ex)
-        self.cuDevicePrimaryCtxRetain = self.cuModuleLoadData = lambda *_arguments: 0
-        self.cuModuleGetFunction = self.cuFuncSetAttribute = lambda *_arguments: 0
+        self.loaded: list[bytes] = []
+        self.cuDevicePrimaryCtxRetain = self.cuFuncSetAttribute = lambda *_arguments: 0
+        self.cuModuleLoadData = lambda _module, content: self.loaded.append(content) or 0
+        self.cuModuleGetFunction = lambda function, *_arguments: setattr(function._obj, "value", 1) or 0
         self.cuGetErrorName = lambda status, text: setattr(text._obj, "value", b"CUDA_ERROR_INVALID_VALUE")
         self.cuGetErrorString = lambda status, text: setattr(text._obj, "value", b"invalid argument")
 
@@ -391,7 +395,7 @@ def sized(body: Any, **options: Any) -> Any:
 @pytest.mark.compile
 def test_a_refused_launch_names_kernel_grid_and_block(driver: Driver) -> None:
     kernel = tl.compile(sized(T.sync_warp), target=HOPPER)
-    entry = runtime._Module(kernel.artifact).entry()
+    entry = runtime._Module(kernel.artifact, kernel.request).entry()
     entry(70_000)
     driver.status = 1
     with pytest.raises(KernelLaunchError) as raised:
@@ -406,12 +410,67 @@ def test_a_refused_launch_names_kernel_grid_and_block(driver: Driver) -> None:
 @pytest.mark.compile
 def test_attributes_reach_the_driver(driver: Driver) -> None:
     kernel = tl.compile(sized(T.pdl_sync, cluster_dims=2), target=HOPPER)
-    entry = runtime._Module(kernel.artifact).entry()
+    entry = runtime._Module(kernel.artifact, kernel.request).entry()
     entry(4)
     assert driver.launches == [{"sizes": [4, 3, 1, 32, 2, 1], "attributes": [4, 6]}]
     driver.status = 1
     with pytest.raises(KernelLaunchError, match=r"cluster \(2, 1, 1\)"):
         entry(5)
+
+
+@pytest.mark.compile
+def test_a_spare_kernel_is_compiled_at_its_first_call_and_kept(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
+    made = tl.compile(halves(), target=HOPPER)
+    report = made.artifact.report["kernels"]
+    assert [kernel["file"] for kernel in report] == ["kernel_0.cubin", "kernel_1.cu"]
+    assert "registers" not in report[1]
+    for first in (True, False):
+        module = runtime._Module(made.artifact, made.request)
+        driver.loaded.clear()
+        with monkeypatch.context() as patched:
+            if not first:
+                patched.setitem(spare.COMPILERS, "nvrtc", None)  # the disk cache has it
+            assert module._load_on(0, 0) == 0
+            assert driver.loaded == [made.artifact.files["kernel_0.cubin"]]
+            assert module._load_on(0, 1) == 0
+            assert driver.loaded[1].startswith(b"\x7fELF")
+            assert module._load_on(1, 1) == 0
+        assert driver.loaded[2:] == driver.loaded[:2]
+    with settings.override(eager=True):
+        eager = tl.compile(halves(), target=HOPPER).artifact.report["kernels"]
+    assert [kernel["file"] for kernel in eager] == ["kernel_0.cubin", "kernel_1.cubin"]
+
+
+def halves() -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((4096,), "float16"), B: T.Tensor((4096,), "float16")):
+        with T.Kernel(4, threads=128) as bx:
+            for i in T.Parallel(1024):
+                B[bx * 1024 + i] = A[bx * 1024 + i] * T.float16(0.5)
+
+    return kernel
+
+
+@pytest.mark.compile
+def test_a_launch_compiles_what_it_lacks(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILE_CACHE", "0")
+    kernel = tl.compile(sized(T.sync_warp), target=HOPPER)
+    (described,) = kernel.artifact.report["kernels"]
+    report = {**kernel.artifact.report, "kernels": [{**described, "file": "kernel_0.cu"}]}
+    files = {name: content for name, content in kernel.artifact.files.items() if not name.endswith(".cubin")}
+    files["kernel_0.cu"] = kernel.artifact.kernel_source.encode()
+    artifact = replace(kernel.artifact, files=files, report=report)
+    entry = runtime._Module(artifact, kernel.request).entry()
+    entry(4)
+    entry(5)
+    assert [launch["sizes"][0] for launch in driver.launches] == [4, 5]
+    assert len(driver.loaded) == 1
+    files["kernel_0.cu"] = b"no kernel"
+    with pytest.raises(KernelLaunchError, match="could not be compiled.*NVRTC refused"):
+        runtime._Module(artifact, kernel.request).entry()(4)
 
 
 def test_an_architecture_that_the_compiler_lacks() -> None:

@@ -24,13 +24,14 @@ from tile_core.passes.specialize_alignment import REPORTED
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
-from tile_cuda import attributes, nvcc, nvrtc
+from tile_cuda import attributes
 from tile_cuda.instructions.tensor_map import lower_tensor_maps
 from tile_cuda.printer import CUDA
 from tile_cuda.ptxas import Resources
 from tile_cuda.ptxas import resources as resources_used
 from tile_cuda.runtime import CUBIN
 from tile_cuda.settings import settings
+from tile_cuda.spare import COMPILERS, SOURCE
 from tile_cuda.target import capabilities, compiled_architecture
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 
 _SHARED = re.compile(r"(extern\s+)?\b__shared__\b")
-COMPILERS = {"nvrtc": nvrtc.compile_source, "nvcc": nvcc.compile_source}
 DEVICE_CUDA = 2
 """The DLPack number of CUDA devices."""
 ALTERNATIVES = ("specialized_warps", REPORTED)
@@ -84,17 +84,27 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
         for kernel, function in zip(split.kernels, printed, strict=True)
     ]
     are_apart = any(report.get(fact) for fact in ALTERNATIVES)
-    units = [[function] for function in printed] if are_apart else [printed]
-    compiled, host = _compiled(units, split, symbol, request)
+    units = {CUBIN.format(number): [function] for number, function in enumerate(printed)}
+    spares = {
+        CUBIN.format(number): SOURCE.format(number)
+        for number, kernel in enumerate(split.kernels)
+        if are_apart and kernel.is_spare and not settings.eager
+    }
+    sources = {later: source_of(units.pop(file)).encode() for file, later in spares.items()}
+    if not are_apart:
+        units = {CUBIN.format(0): printed}
+    compiled, host = _compiled(list(units.values()), split, symbol, request)
     names = {name: lowered for unit in compiled for name, lowered in unit.names.items()}
     used = {name: found for unit in compiled for name, found in resources_used(unit.log).items()}
-    for described, number in zip(kernels, range(len(kernels)), strict=True):
-        described["file"] = CUBIN.format(number if are_apart else 0)
+    for number, described in enumerate(kernels):
+        file = CUBIN.format(number if are_apart else 0)
+        described["file"] = spares.get(file, file)
         described["name"] = names.get(described["name"], described["name"])
-        described.update(used.get(described["name"], Resources()).described())
-    cubins = {CUBIN.format(number): unit.cubin for number, unit in enumerate(compiled)}
+        if file not in spares:
+            described.update(used.get(described["name"], Resources()).described())
+    cubins = {file: unit.cubin for file, unit in zip(units, compiled, strict=True)}
     return Artifact(
-        files={**cubins, HOST_OBJECT: host},
+        files={**cubins, **sources, HOST_OBJECT: host},
         kernel_source=source,
         report={**report, "symbol": symbol, "kernels": kernels},
     )

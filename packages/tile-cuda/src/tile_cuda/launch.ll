@@ -3,7 +3,8 @@
 ; The record is the runtime's, { ptr cuLaunchKernel, ptr cuCtxGetCurrent, ptr cuCtxPushCurrent, ptr cuCtxPopCurrent,
 ; ptr get_stream, ptr prepare, ptr devices, i32 status, ptr cuTensorMapEncodeTiled, i32 refusal, ptr name,
 ; [24 x i64] words, ptr cuLaunchKernelEx, i32 refused, i32 unused, [3 x i64] grid }. `devices` has an entry { ptr context, ptr kernels } for each device; `kernels` is null until
-; `prepare(device)`, which loads the module there and returns 0 or a status of the driver.
+; `prepare(device, kernel)`, which loads the module there and returns 0 or a status of the driver. A kernel that was not
+; compiled with the others has no function until `prepare` is called for it.
 ; A kernel is { ptr function, i32 x, i32 y, i32 z, i32 shared_bytes, i32 parameters, ptr attributes, i32 count, i32 window }.
 ; One with attributes is launched by `cuLaunchKernelEx`; the first of them is an access policy window whose base is parameter
 ; `window`, where that is not negative. When the driver refuses, the record keeps the kernel and the grid.
@@ -45,11 +46,16 @@ entry:
   %kernels_at = getelementptr %device, ptr %devices, i32 %number, i32 1
   %found = load ptr, ptr %kernels_at
   %missing = icmp eq ptr %found, null
-  br i1 %missing, label %load, label %ready
+  br i1 %missing, label %load, label %loaded_before
+loaded_before:
+  %own_at = getelementptr %kernel, ptr %found, i32 %index, i32 0
+  %own = load ptr, ptr %own_at
+  %spare = icmp eq ptr %own, null
+  br i1 %spare, label %load, label %ready
 load:
   %prepare_at = getelementptr %record, ptr %record, i32 0, i32 5
   %prepare = load ptr, ptr %prepare_at
-  %loaded = call i32 %prepare(i32 %number)
+  %loaded = call i32 %prepare(i32 %number, i32 %index)
   %unloaded = icmp ne i32 %loaded, 0
   br i1 %unloaded, label %fail_load, label %ready
 fail_load:

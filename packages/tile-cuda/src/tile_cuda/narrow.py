@@ -74,16 +74,17 @@ __device__ __forceinline__ __nv_bfloat162 tile_nibbles_bfloat162(unsigned bits, 
   return __hsub2(shifted, __nv_bfloat162{offset, offset});
 }
 """
-# float16 has ten bits there: the second nibble stays where the byte has it, counts sixteen times, and is scaled. Any byte
-# of a word goes to both halves in one instruction.
+# float16 has ten bits there: the second nibble stays where the byte has it, counts sixteen times, and is scaled. Any
+# byte of a word goes to both halves in one instruction.
 _HALF_NIBBLES = """
 // The low four bits of the low half and bits 4 to 7 of the high half, each less `less`.
 __device__ __forceinline__ __half2 tile_spread_nibbles(unsigned halves, int less) {
   const unsigned word = (halves & 0x00f0000fu) | 0x64006400u;
   __half2 shifted;
   memcpy(&shifted, &word, sizeof(shifted));
-  const auto number = [](int value) { return static_cast<__half>(static_cast<float>(value)); };
-  return __hfma2(shifted, __half2{number(1), static_cast<__half>(0.0625f)}, __half2{number(-1024 - less), number(-64 - less)});
+  const auto number = [](float value) { return static_cast<__half>(value); };
+  const __half2 offset{number(static_cast<float>(-1024 - less)), number(static_cast<float>(-64 - less))};
+  return __hfma2(shifted, __half2{number(1.0f), number(0.0625f)}, offset);
 }
 // The low and the next four bits of `bits`, each less `less`.
 __device__ __forceinline__ __half2 tile_nibbles_half2(unsigned bits, int less) {

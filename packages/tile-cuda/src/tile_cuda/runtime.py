@@ -1,7 +1,8 @@
 """Loading compiled kernels, on a GPU or emulated on the host.
 
 A kernel is launched by machine code (`launch.ll`) on the device of its tensors and on the stream on which the caller
-works there; Python is entered once a device, to load the module.
+works there; Python is entered once a device, to load the module, and where a kernel is first needed that was not
+compiled with the others (`spare.py`).
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ import ctypes
 import functools
 import json
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, SET_LAUNCHER
+from tile_core.errors import TileError
 from tile_core.errors.device import DescriptorError, KernelLaunchError
 from tile_core.ir.descriptors import WORDS
 from tile_cuda import attributes
 from tile_cuda.errors import MissingDriverError
+from tile_cuda.spare import spare_cubin
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
 
+_CUBIN_SUFFIX = ".cubin"
 CUBIN = "kernel_{}.cubin"
 """The name of a file of kernels, by number."""
 _DEVICES = 64
@@ -31,7 +36,9 @@ _STATIC_SHARED_LIMIT = 48 * 1024
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 # CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, …_MAX_PERSISTING_L2_CACHE_SIZE, CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 _MAX_WINDOW, _MAX_PERSISTING, _LIMIT_PERSISTING = 109, 108, 6
-_PREPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+_NO_BINARY = 209  # CUDA_ERROR_NO_BINARY_FOR_GPU
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_PREPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int)
 
 
 class _Device(ctypes.Structure):
@@ -98,17 +105,21 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
         from tile_core.emulator import load_emulated
 
         return load_emulated(artifact)
-    return _Module(artifact).entry()
+    return _Module(artifact, request).entry()
 
 
 class _Module:
-    """One cubin and the record by which its kernels are launched."""
+    """The cubins of a program and the record by which their kernels are launched."""
 
-    def __init__(self, artifact: Artifact) -> None:
-        self._artifact = artifact
+    def __init__(self, artifact: Artifact, request: CompileRequest) -> None:
+        self._artifact, self._request = artifact, request
         self._driver = _driver()
+        self._cubins = {name: content for name, content in artifact.files.items() if name.endswith(_CUBIN_SUFFIX)}
+        self._refusal: TileError | None = None
         self._devices = (_Device * _DEVICES)()
         self._kernels: list[object] = []
+        self._on_device: dict[int, Any] = {}
+        self._lock = threading.Lock()
         self._prepare = _PREPARE(self._load_on)
         self._record = _Record(
             launch_kernel=_address(self._driver.cuLaunchKernel),
@@ -149,6 +160,9 @@ class _Module:
         shape = f"grid ({grid}), block ({block})"
         shape += f", cluster ({', '.join(map(str, cluster))})" if cluster else ""
         launch = f"{kernel['name']} with {shape}, {kernel['shared_bytes']} bytes of shared memory"
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            return f"{launch}; it could not be compiled: {refusal}"
         return f"{launch}; the CUDA driver says {_text(self._driver, status)}"
 
     def _explain_descriptor(self) -> str:
@@ -161,26 +175,65 @@ class _Module:
         described = explain_words(list(self._record.words), (self._record.name or b"").decode())
         return f"{described}; the CUDA driver says {_text(self._driver, status)}"
 
-    def _load_on(self, device: int) -> int:
-        """Load the module into the primary context of `device`; a status of the driver."""
+    def _load_on(self, device: int, index: int) -> int:
+        """Load kernel `index`, and all that are compiled, into the primary context of `device`; a driver's status.
+
+        The stream may be one that a graph is captured from, of which loading is no part.
+        """
+        with self._lock:
+            return self._loaded(device, index)
+
+    def _loaded(self, device: int, index: int) -> int:
         driver, context = self._driver, ctypes.c_void_p()
         status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
         status = status or driver.cuCtxPushCurrent_v2(context)
         if status:
             return int(status)
-        modules = {}
-        for file in sorted({described["file"] for described in self._artifact.report["kernels"]}):
-            modules[file] = ctypes.c_void_p()
-            status = status or driver.cuModuleLoadData(ctypes.byref(modules[file]), self._artifact.files[file])
-        kernels = (_Kernel * len(self._artifact.report["kernels"]))()
-        for kernel, described in zip(kernels, self._artifact.report["kernels"], strict=True):
-            status = status or self._get_function(modules[described["file"]], kernel, described, device)
+        mode, exchange = ctypes.c_int(_RELAXED), getattr(driver, "cuThreadExchangeStreamCaptureMode", None)
+        if exchange is not None:
+            exchange(ctypes.byref(mode))
+        kernels = self._on_device.get(device)
+        if kernels is None:
+            kernels = (_Kernel * len(self._described))()
+            for file in sorted({described["file"] for described in self._described} & self._cubins.keys()):
+                status = status or self._load_file(kernels, file, device)
+        if not status and not kernels[index].function:
+            file = self._described[index]["file"]
+            status = self._compile(file) or self._load_file(kernels, file, device)
+        if exchange is not None:
+            exchange(ctypes.byref(mode))
         driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
         if not status:
-            self._kernels.append(kernels)
+            self._on_device[device] = kernels
             self._devices[device].context = context
             self._devices[device].kernels = ctypes.addressof(kernels)
         return int(status)
+
+    @property
+    def _described(self) -> Sequence[Any]:
+        """What the report says of each kernel."""
+        found: Sequence[Any] = self._artifact.report["kernels"]
+        return found
+
+    def _compile(self, file: str) -> int:
+        """Make the cubin of a source file; a status, of which `_explain` tells the reason."""
+        if file not in self._cubins:
+            try:
+                symbol = str(self._artifact.report["symbol"])
+                self._cubins[file] = spare_cubin(self._artifact.files[file], symbol, self._request)
+            except TileError as refusal:
+                self._refusal = refusal
+                return _NO_BINARY
+        return 0
+
+    def _load_file(self, kernels: Any, file: str, device: int) -> int:
+        """Load the kernels of one file."""
+        module = ctypes.c_void_p()
+        status = int(self._driver.cuModuleLoadData(ctypes.byref(module), self._cubins[file]))
+        for kernel, described in zip(kernels, self._described, strict=True):
+            if described["file"] == file:
+                status = status or self._get_function(module, kernel, described, device)
+        return status
 
     def _get_function(self, module: ctypes.c_void_p, kernel: _Kernel, described: Any, device: int) -> int:
         function = ctypes.c_void_p()

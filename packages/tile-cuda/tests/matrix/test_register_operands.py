@@ -233,6 +233,52 @@ def test_runs_of_a_lane_lie_in_different_banks() -> None:
                     assert len({place * 2 // 16 % 8 for place in places}) == 8
 
 
+@pytest.mark.emulate
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_what_an_operand_is_computed_from_is_swizzled_too(arch: str) -> None:
+    """Rows of whole spans, which lanes read by fours at one distance: two ask a bank at once, not four or eight."""
+
+    @T.prim_func
+    def doubled(A: T.Tensor((16, 1024), "float16"), B: T.Tensor((32, 1024), "int8"), C: T.Tensor((16, 32), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((16, 256), "float16")
+            b = T.alloc_shared((32, 256), "int8")
+            c = T.alloc_fragment((16, 32), "float32")
+            held = T.alloc_fragment((32, 256), "float16")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 256], a)
+                T.copy(B[0, k * 256], b)
+                for i, j in T.Parallel(32, 256):
+                    held[i, j] = T.cast(b[i, j], "float16") * T.float16(2)
+                T.gemm(a, held, c, transpose_B=True)
+            T.copy(c, C)
+
+    kernel = tl.compile(
+        doubled,
+        target={"kind": "cuda", "arch": arch},
+        execution="emulate",
+        pass_configs={"tile.emulate_check": True},
+    )
+    left, right = torch.randint(-4, 5, (16, 1024)).half(), torch.randint(-9, 10, (32, 1024), dtype=torch.int8)
+    out = torch.full((16, 32), float("nan"))
+    kernel(left, right, out)
+    assert torch.equal(out, left.float() @ (2 * right.float()).T)
+    accesses = [line for line in kernel.get_kernel_source().splitlines() if "b_in[0]" in line and "b[stage" in line]
+    assert accesses
+    assert all("^" in line for line in accesses)
+    tile = swizzled(32, 256, 1)
+    assert tile is not None
+    for lane_bytes in (8, 16):
+        at_once = 128 // lane_bytes
+        plain, ours = (
+            [place(lane // 4, lane % 4 * lane_bytes) // 16 % 8 for lane in range(at_once)]
+            for place in (lambda row, column: row * 256 + column, tile.offset)
+        )
+        ways = [max(units.count(unit) for unit in units) * lane_bytes // 16 for units in (plain, ours)]
+        assert ways[1] == 2 or ways[1] * 2 <= ways[0]
+
+
 @pytest.mark.parametrize("instruction", [i for i in TABLE if i.family == "mma" and not i.sparse], ids=lambda i: i.name)
 def test_digits_of_a_product_are_the_layout_of_the_instruction(instruction: Any) -> None:
     """C of two repetitions each way, tabulated: registers in order are those of the instruction, one after another."""

@@ -39,7 +39,7 @@ class DeviceKernel:
     """One kernel. `func` has the launch nest as its body; `threads` is the block; its name is its `global_symbol`.
 
     `prelude` is source text that goes before it; `cluster` are the blocks of a cluster; `options` are those of the
-    launch. Where `entry` is given, the prelude defines the kernel under that name.
+    launch. Where `entry` is given, the prelude defines the kernel under that name. `is_spare`: few calls need it.
     """
 
     func: tirx.PrimFunc
@@ -49,6 +49,7 @@ class DeviceKernel:
     cluster: tuple[int, int, int] = (1, 1, 1)
     options: Mapping[str, int] = field(default_factory=dict)
     entry: str = ""
+    is_spare: bool = False
 
     @property
     def is_cooperative(self) -> bool:
@@ -99,7 +100,14 @@ class _Splitter:
         entry = "" if source is None else str(source.attrs["entry"])
         self.kernels.append(
             DeviceKernel(
-                func, launch.threads, launch.shared_bytes, launch.prelude, launch.cluster_dims, launch.options, entry
+                func,
+                launch.threads,
+                launch.shared_bytes,
+                launch.prelude,
+                launch.cluster_dims,
+                launch.options,
+                entry,
+                launch.is_spare,
             )
         )
         return _call(number, launch, captured, self.device_id)

@@ -20,7 +20,8 @@ class Launch:
     """One kernel launch. Sequences run x, y, z; the grid has one entry per launched axis.
 
     `shared_bytes` is the shared memory of a block, once `plan_shared_memory` has decided it. `options` are what a
-    backend's dialect says about the launch besides: names to ints.
+    backend's dialect says about the launch besides: names to ints. `is_spare`: it stands in for another version of the
+    same launch, for tensors that this one does not take (an odd address, rows of odd lengths), which few calls have.
     """
 
     grid_vars: tuple[ir.Var, ...]
@@ -34,6 +35,7 @@ class Launch:
     span: ir.Span | None = None
     shared_bytes: int = 0
     options: Mapping[str, int] = field(default_factory=dict)
+    is_spare: bool = False
 
     def to_stmt(self) -> S.Stmt:
         """The nest of `THREAD_BINDING` loops around the body."""
@@ -54,6 +56,7 @@ class Launch:
             "cluster_dims": list(self.cluster_dims),
             "shared_bytes": self.shared_bytes,
             "options": dict(self.options),
+            "is_spare": int(self.is_spare),
         }
 
 
@@ -99,6 +102,7 @@ def from_stmt(stmt: S.For) -> Launch:
         span=stmt.span,
         shared_bytes=int(attributes.get("shared_bytes", 0)),
         options={str(key): int(value) for key, value in dict(attributes.get("options", {})).items()},
+        is_spare=bool(attributes.get("is_spare", 0)),
     )
 
 

@@ -48,7 +48,8 @@ class SpecializeAlignment:
                 return loop
             context.report[REPORTED] += 1
             wanted = conjunction([flag.value for flag in flags])
-            return S.IfThenElse(wanted, _aligned(loop, flags), loop, loop.span)
+            spare = replace(launch_ir.from_stmt(loop), is_spare=True).to_stmt()
+            return S.IfThenElse(wanted, _aligned(loop, flags), spare, loop.span)
 
         kept = (S.IfThenElse, lambda branch, _mutator: branch)
         return func.with_body(visit.mutate(func.body, (S.For, versions), kept), func.span)

@@ -1,4 +1,4 @@
-"""The shared tiles that matrix instructions of a launch will read, themselves or what they are computed from: in which order they lie."""
+"""The shared tiles that matrix instructions of a launch read, or their operands are computed from, and their order."""
 
 from __future__ import annotations
 

@@ -295,7 +295,8 @@ class _Specializer:
         tests += [tensor_map_fits(address(tensor)) for tensor in others]
         binds = [S.Bind(maps[copy.target], copy.map(), launch.span) for copy in copies]
         fast = visit.sequence([*binds, launch.to_stmt()], launch.span)
-        return S.IfThenElse(reduce(E.And, tests), fast, self._original.to_stmt(), launch.span)
+        spare = replace(self._original, is_spare=True)
+        return S.IfThenElse(reduce(E.And, tests), fast, spare.to_stmt(), launch.span)
 
 
 def _shared(pipeline: Pipeline, launch: launch_ir.Launch, cluster: Cluster | None) -> Pipeline:
