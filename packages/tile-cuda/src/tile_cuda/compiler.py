@@ -24,7 +24,7 @@ from tile_core.passes.specialize_alignment import REPORTED
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
-from tile_cuda import attributes
+from tile_cuda import attributes, nvrtc
 from tile_cuda.instructions.tensor_map import lower_tensor_maps
 from tile_cuda.printer import CUDA
 from tile_cuda.ptxas import Resources
@@ -58,6 +58,8 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
         MissingNvrtcError, ToolchainArchitectureError, DeviceCompilerError: as `compile_source`.
         MissingCompilerError, EmulatorCompilerError: for emulated execution, as `emulated_artifact`.
     """
+    if request.execution == "native" and settings.compiler == "nvrtc":
+        nvrtc.preload()
     lowered, report = lower(program, request, backend("cuda"))
     return compile_lowered(lowered, request, report)
 

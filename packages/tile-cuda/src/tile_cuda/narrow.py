@@ -110,6 +110,8 @@ inline {pair} tile_nibbles_{name}(unsigned bits, int less) {{
   return {pair}{{half(0), half(4)}};
 }}
 """
+
+
 def _nibbles() -> dict[str, Snippet]:
     """Two weights of a byte as floats."""
 

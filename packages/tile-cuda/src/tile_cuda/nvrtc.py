@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,17 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
             f"NVRTC failed: {status.name}", remedy="check compile_flags= and the architecture of the target"
         )
     return values[0] if values else None
+
+
+@functools.cache
+def preload() -> None:
+    """Load NVRTC, once, beside what the caller goes on with; what stands against it is told when it is used."""
+
+    def load() -> None:
+        with suppress(MissingNvrtcError):
+            _nvrtc()
+
+    threading.Thread(target=load, name="tile-cuda-nvrtc", daemon=True).start()
 
 
 @functools.cache

@@ -264,7 +264,7 @@ def test_what_an_operand_is_computed_from_is_swizzled_too(arch: str) -> None:
     out = torch.full((16, 32), float("nan"))
     kernel(left, right, out)
     assert torch.equal(out, left.float() @ (2 * right.float()).T)
-    accesses = [line for line in kernel.get_kernel_source().splitlines() if "b_in[0]" in line and "b[stage" in line]
+    accesses = [line for line in kernel.get_kernel_source().splitlines() if "kRead, 16>(b, stage" in line]
     assert accesses
     assert all("^" in line for line in accesses)
     tile = swizzled(32, 256, 1)

@@ -2,19 +2,26 @@
 
 Thin names over `tvm_ffi.structural_walk/mutate`, whose typed callbacks run in C++ and enter Python only on the
 nodes asked for. A mutator that rebuilds a statement passes `span` on.
+
+A pipeline walks some thousand times, mostly over little, so the C++ functions are called directly: `structural_walk`
+would look up the kinds of nodes each time, `structural_mutate` the parameters of every callback.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import tvm_ffi
 from tvm.tirx import stmt as S
+from tvm_ffi.core import TypeSchema
 
 from tile_core.errors.base import SourceSpan, TileError
 from tile_core.ir.spans import from_tvm
 
+_WALK, _MUTATE = (tvm_ffi.get_global_func(f"ffi.Structural{name}") for name in ("Walk", "Mutate"))
+_PARENTS_FIRST = int(tvm_ffi.WalkOrder.PREORDER)
 Callback = tuple[Any, Callable[[Any, Any], Any]]
 _STATEMENTS = (
     S.AllocBuffer,
@@ -60,7 +67,15 @@ class _Carrier:
 def walk(root: Any, *callbacks: tuple[Any, Callable[[Any], Any]]) -> None:
     """Call the first callback whose type matches, parents before children."""
     with _Carrier() as carrier:
-        tvm_ffi.structural_walk(root, [(kind, carrier.unary(call)) for kind, call in callbacks], order="pre")
+        calls = [(kind, carrier.unary(call)) for kind, call in callbacks]
+        _WALK(root, [(number, call) for kind, call in calls for number in _numbers(kind)], [], _PARENTS_FIRST)
+
+
+@functools.cache
+def _numbers(kind: Any) -> tuple[int, ...]:
+    """The kinds of nodes of a callback by the numbers that C++ has for them."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return tuple(int(TypeSchema.from_annotation(one).origin_type_index) for one in kinds)
 
 
 def mutate(root: Any, *callbacks: Callback) -> Any:
@@ -78,7 +93,8 @@ def mutate(root: Any, *callbacks: Callback) -> Any:
 
 def _mutate(root: Any, callbacks: Sequence[Callback]) -> Any:
     with _Carrier() as carrier:
-        return tvm_ffi.structural_mutate(root, [(kind, carrier.binary(call)) for kind, call in callbacks])
+        calls = [(kind, carrier.binary(call)) for kind, call in callbacks]
+        return _MUTATE(root, [(number, call, False) for kind, call in calls for number in _numbers(kind)])
 
 
 def _statement_of(error: TileError, root: Any, callbacks: Sequence[Callback]) -> SourceSpan | None:
@@ -110,7 +126,7 @@ def _statement_of(error: TileError, root: Any, callbacks: Sequence[Callback]) ->
 def collect(root: Any, kind: Any) -> list[Any]:
     """Every node of `kind` under `root`, in program order."""
     found: list[Any] = []
-    walk(root, (kind, found.append))
+    _WALK(root, [(number, found.append) for number in _numbers(kind)], [], _PARENTS_FIRST)
     return found
 
 

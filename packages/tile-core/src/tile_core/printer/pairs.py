@@ -82,7 +82,7 @@ class PairHandlers:
         return self._call(printer, node, pair, "cast" if name == PACK else PAIRED_CALLS.get(name, name), *node.args)
 
     def _unpacked(self, printer: Printer, node: Any, pair: Pair) -> Code:
-        """The halves of a byte: from the array that has it where that is whole words, since words permute for nothing."""
+        """The halves of a byte: of the array that has it where that is whole words, whose bytes move for nothing."""
         (bits,), less = node.args, E.IntImm("int32", int(node.attrs[LESS]))
         load = bits.value if isinstance(bits, E.Cast) else bits
         if BYTE_NIBBLES in pair.calls and isinstance(load, ir.TensorLoad) and _is_words_of_bytes(load.source):
