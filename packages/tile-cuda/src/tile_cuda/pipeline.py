@@ -11,7 +11,7 @@ from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.narrow import FLOAT8, PAIRS
 from tile_cuda.passes.add_results import AddResults
-from tile_cuda.passes.allow_tf32 import AllowTf32
+from tile_cuda.passes.allow_rounding import AllowRounding
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.check_instructions import CheckInstructions
 from tile_cuda.passes.check_launch import CheckLaunch
@@ -42,7 +42,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
         insert_after("check_semantics", CheckLaunch(), CheckInstructions(units.capability)),
         insert_after(
             "group_threads",
-            AllowTf32(),
+            AllowRounding(),
             NoteDescriptors(),
             UseTensorMemory(units),
             LowerProducts(units),

@@ -5,6 +5,7 @@ Emulated runs check bounds, races and what asynchronous instructions may not tou
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +33,12 @@ class Case:
     uses: str = "wgmma"
     total: str = ""
     b_dtype: str = ""
+    half_sums: bool = False
 
     def __str__(self) -> str:
         order = "".join("NT"[flag] for flag in (self.transpose_a, self.transpose_b))
         sizes = "x".join(map(str, self.size)) + "-" + "x".join(map(str, self.block))
-        dtypes = "-".join(filter(None, (self.dtype, self.b_dtype, self.total)))
+        dtypes = "-".join(filter(None, (self.dtype, self.b_dtype, self.total, "sums" * self.half_sums)))
         return f"{self.arch}-{dtypes}-{order}-{sizes}-s{self.stages}-t{self.threads}-{self.policy}"
 
     @property
@@ -47,6 +49,8 @@ class Case:
     @property
     def tolerance(self) -> float:
         """Relative to the largest result: operands that are rounded, or a result that is."""
+        if self.half_sums:
+            return 2e-2
         # Sums of float8 in warpgroups are kept to about 14 bits.
         if self.dtype == "float32" or self.dtype.startswith("float8"):
             return 2e-3
@@ -95,6 +99,7 @@ def check(case: Case, execution: str, device: str) -> None:
     c = torch.full((m, n), float("nan") if total.is_floating_point else -7, dtype=total).to(device)
     configs: dict[str, Any] = {"tile.emulate_check": True} if execution == "emulate" else {}
     configs |= {"tile.allow_tf32": True} if case.dtype == "float32" else {}
+    configs |= {"tile.allow_float16_sums": True} if case.half_sums else {}
     target = {"kind": "cuda", "arch": case.arch}
     kernel = tl.compile(program(case), target=target, execution=execution, pass_configs=configs)
     left, right = (a.T if case.transpose_a else a), (b.T if case.transpose_b else b)
@@ -103,6 +108,7 @@ def check(case: Case, execution: str, device: str) -> None:
     assert not k or f"tile_{case.uses}_" in source or f"tile::{case.uses}" in source, (
         "the product was not made by instructions"
     )
+    assert not k or bool(re.search(r"k\d+_f16_", kernel.report()["products"][0])) == case.half_sums
     expected = a.double() @ b.double()
     if total == torch.int32:
         assert torch.equal(c.cpu().double(), expected)
@@ -120,6 +126,8 @@ def _values(shape: tuple[int, int], name: str) -> torch.Tensor:
 
 ORDERS = [(ta, tb) for ta in (False, True) for tb in (False, True)]
 WARPGROUPS = [
+    Case((130, 72, 200), (128, 64, 64), transpose_b=True, stages=2, threads=256, total="float16", half_sums=True),
+    Case((64, 64, 128), (64, 64, 128), "float8_e4m3fn", transpose_b=True, total="float16", half_sums=True),
     *(Case((128, 128, 128), (128, 128, 64), transpose_a=ta, transpose_b=tb, threads=256) for ta, tb in ORDERS),
     *(Case((130, 200, 72), (64, 64, 32), "bfloat16", ta, tb, stages=2) for ta, tb in ORDERS),
     *(Case((136, 136, 200), (128, 64, 64), transpose_a=ta, transpose_b=tb, stages=3) for ta, tb in ORDERS),
@@ -136,6 +144,7 @@ WARPGROUPS = [
     Case((100, 40, 80), (64, 40, 64), "float8_e5m2", transpose_b=True, stages=2, b_dtype="float8_e4m3fn"),
 ]
 WARPS = [
+    Case((50, 72, 40), (32, 48, 16), arch="sm_80", uses="mma", stages=2, total="float16", half_sums=True),
     *(Case((64, 64, 64), (64, 64, 32), transpose_a=ta, transpose_b=tb, arch="sm_80", uses="mma") for ta, tb in ORDERS),
     *(Case((50, 72, 40), (32, 48, 16), "bfloat16", ta, tb, arch="sm_80", uses="mma", stages=2) for ta, tb in ORDERS),
     Case((16, 128, 256), (16, 64, 128), stages=3, uses="mma"),
@@ -179,3 +188,29 @@ def test_on_the_device(case: Case) -> None:
     if case.arch != found:
         pytest.skip(f"the case is for {case.arch}, the GPU is of {found}")
     check(case, "native", "cuda")
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize(
+    ("case", "mnemonic"),
+    [
+        (WARPGROUPS[0], "wgmma.mma_async.sync.aligned.m64n64k16.f16.f16.f16"),
+        (WARPGROUPS[1], "wgmma.mma_async.sync.aligned.m64n64k32.f16.e4m3.e4m3"),
+        (WARPS[0], "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"),
+        (
+            Case((64, 64, 64), (64, 64, 64), "float8_e5m2", transpose_b=True, b_dtype="float8_e4m3fn"),
+            "wgmma.mma_async.sync.aligned.m64n64k32.f32.e5m2.e4m3",
+        ),
+        (
+            Case((64, 64, 64), (64, 64, 64), "float8_e4m3fn", arch="sm_89", b_dtype="float8_e5m2"),
+            "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32",
+        ),
+    ],
+    ids=str,
+)
+def test_less_usual_forms_compile(case: Case, mnemonic: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    configs = {"tile.allow_float16_sums": case.half_sums}
+    kernel = tl.compile(program(case), target={"kind": "cuda", "arch": case.arch}, pass_configs=configs)
+    assert mnemonic in kernel.get_kernel_source()
+    assert (kernel.report()["kernels"][0]["spilled_bytes"], kernel.report()["kernels"][0]["remarks"]) == (0, [])

@@ -34,6 +34,7 @@ class Case:
     transpose_e: bool = False
     stages: int = 0
     arch: str = "sm_80"
+    threads: int = 64
     uses: str = "mma m16n8k32_f32_f16_f16_sp"
 
 
@@ -46,6 +47,41 @@ CASES = [
     Case((32, 40, 32), (32, 40, 32), "uint8", "int32", "uint8", uses="mma m16n8k32_s32_u8_u8_sp"),
     Case((20, 40, 128), (32, 40, 64), "float8_e4m3fn", arch="sm_89", stages=2, uses="mma m16n8k64_f32_e4m3_e4m3_sp"),
     Case((20, 40, 0), (32, 40, 64)),
+    Case((70, 41, 208), (64, 64, 64), stages=3, arch="sm_90", threads=128, uses="wgmma m64n64k32_f32_f16_f16_sp"),
+    Case(
+        (130, 72, 192),
+        (128, 64, 64),
+        "bfloat16",
+        places="uint8",
+        transpose_b=True,
+        transpose_e=True,
+        stages=2,
+        arch="sm_90",
+        threads=256,
+        uses="wgmma m64n64k32_f32_bf16_bf16_sp",
+    ),
+    Case(
+        (70, 40, 320),
+        (128, 32, 128),
+        "int8",
+        "int32",
+        "uint32",
+        True,
+        stages=2,
+        arch="sm_90",
+        threads=128,
+        uses="wgmma m64n32k64_s32_s8_s8_sp",
+    ),
+    Case(
+        (64, 40, 256),
+        (64, 40, 128),
+        "float8_e4m3fn",
+        transpose_b=True,
+        arch="sm_90",
+        threads=128,
+        uses="wgmma m64n40k64_f32_e4m3_e4m3_sp",
+    ),
+    Case((64, 40, 256), (64, 40, 128), "float8_e5m2", arch="sm_90", threads=128, uses="mma m16n8k64_f32_e5m2"),
     Case((35, 40, 128), (32, 40, 64), arch="sm_75", uses="scalar code (sm_75 has no mma with a sparse A"),
     Case((30, 20, 64), (30, 20, 64), places="uint32", uses="scalar code (the tile 30 × 20 × 64"),
     Case((32, 40, 64), (32, 40, 64), places="uint32", uses="scalar code (E of 16-bit operands"),
@@ -63,7 +99,7 @@ def program(case: Case) -> Any:
         B: T.Tensor((n, k) if tb else (k, n), case.dtype),
         C: T.Tensor((m, n), case.total),
     ):
-        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=64) as (bx, by):
+        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=case.threads) as (bx, by):
             a = T.alloc_shared((bm, bk // 2), case.dtype)
             e = T.alloc_shared((held, bm) if te else (bm, held), case.places)
             b = T.alloc_shared((bn, bk) if tb else (bk, bn), case.dtype)
@@ -182,3 +218,12 @@ def test_compiles_for(arch: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     source = tl.compile(program(CASES[1]), target={"kind": "cuda", "arch": arch}).get_kernel_source()
     assert "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32" in source
+
+
+@pytest.mark.compile
+def test_products_by_warpgroups_compile() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    case = next(case for case in CASES if case.uses.startswith("wgmma"))
+    kernel = tl.compile(program(case), target={"kind": "cuda", "arch": "sm_90a"})
+    assert "wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16" in kernel.get_kernel_source()
+    assert (kernel.report()["kernels"][0]["spilled_bytes"], kernel.report()["kernels"][0]["remarks"]) == (0, [])

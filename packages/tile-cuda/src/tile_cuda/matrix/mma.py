@@ -22,9 +22,19 @@ from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import MatrixInstruction, instructions
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
-from tile_cuda.matrix.product import FULL_COLUMN, FULL_ROW, Product, Refusal, covered, operand_type, sizes
+from tile_cuda.matrix.places import places_refusal
+from tile_cuda.matrix.product import (
+    FULL_COLUMN,
+    FULL_ROW,
+    SPARSE,
+    Product,
+    Refusal,
+    covered,
+    operand_type,
+    sizes,
+    sums_in_float16,
+)
 
-SPARSE = "tile.gemm_sp"
 WARP = 32
 COLUMNS = 8
 QUAD = 4
@@ -113,7 +123,7 @@ class WarpProduct(Product):
 def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | Refusal:
     """The product, or why no instruction makes it."""
     c_dtype, (a, b) = as_dtype(str(call.region("c").source.dtype)), (operand_type(call, side) for side in "ab")
-    total = c_dtype if c_dtype.is_integer else widened(a, b, c_dtype)
+    total = c_dtype if c_dtype.is_integer or sums_in_float16(call) else widened(a, b, c_dtype)
     sparse = call.op.name == SPARSE
     found = instructions(total.name, a.name, b.name, capability, "mma", sparse=sparse)
     if not found:
@@ -158,8 +168,7 @@ def _sparse_refusal(call: OpCall, instruction: MatrixInstruction) -> str:
     scopes = {side: regions.scope(call.region(side).source) for side in "aeb"}
     if regions.FRAGMENT in scopes.values():
         return "a sparse A, its places and B are in shared memory"
-    halves = instruction.operand_bits == 16 and call.region("e").source.dtype.bits == 32
-    return "E of 16-bit operands has elements of 8 or 16 bits" if halves else ""
+    return places_refusal(call, instruction)
 
 
 def _run(product: WarpProduct, k: int) -> int:

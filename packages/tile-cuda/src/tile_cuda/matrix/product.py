@@ -21,10 +21,15 @@ from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import TABLE, Family, MatrixInstruction
 from tile_cuda.matrix.operands import SharedMatrix
 
+SPARSE = "tile.gemm_sp"
+"""The op of a product with a sparse A."""
 FULL_ROW, FULL_COLUMN = 1, 2
 """Values of a call's `policy`; anything else is as square as possible."""
 TF32 = "tf32"
 """Attribute of a `tile.gemm` on float32 whose operands may be rounded to tfloat32."""
+
+HALF_SUMS = "float16_sums"
+"""Attribute of a product into float16 whose sums may be rounded to it at every step."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,11 @@ def operand_type(call: OpCall, side: str) -> DType:
     """What instructions take an operand for."""
     dtype = as_dtype(str(call.region(side).source.dtype))
     return as_dtype("tfloat32") if dtype.name == "float32" and call.attrs.get(TF32) else dtype
+
+
+def sums_in_float16(call: OpCall) -> bool:
+    """Whether an instruction may sum in C itself, which is float16."""
+    return bool(call.attrs.get(HALF_SUMS)) and str(call.region("c").source.dtype) == "float16"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tile_core.ops.base import OpCall
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.block_scaled import product_of
-from tile_cuda.matrix.mma import SPARSE, warp_product
+from tile_cuda.matrix.mma import warp_product
 from tile_cuda.matrix.product import Product, Refusal
 from tile_cuda.matrix.store import matrix_store
 from tile_cuda.matrix.tcgen05 import FIRST, LAST, TENSOR_MEMORY, in_tensor_memory
@@ -50,7 +50,7 @@ class TensorCores:
         if in_tensor_memory(call.region("c").source):
             yield product_of(call)
             return
-        if self.capability == WARPGROUP_PRODUCTS and call.op.name != SPARSE:
+        if self.capability == WARPGROUP_PRODUCTS:
             found = warpgroup_product(call, threads)
             yield found
             if isinstance(found, Product):

@@ -19,13 +19,13 @@ from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.swizzle import UNIT_BYTES
 from tile_core.ops.build import cast, number
-from tile_core.ops.gemm import transposed
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.ldmatrix import ldmatrix
 from tile_cuda.instructions.mma import mma, mma_sp, round_tf32
 from tile_cuda.instructions.shapes import Digit
 from tile_cuda.matrix.mma import COLUMNS, QUAD, WARP
 from tile_cuda.matrix.operands import SharedMatrix, reading
+from tile_cuda.matrix.places import coordinates, places
 from tile_cuda.matrix.product import sizes
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class WarpIssue:
             at = i * self._groups + whole if product.a is None and a.same_as(self._fragment("a")) else None
             at = (i * self._steps + step) * product.held_groups if at is None else at
             left = _address(a, at * (self._halves * packed))
-            places = self._places(i, chunk * self._steps + step) if self._instruction.sparse else None
+            word = self._word(i, chunk * self._steps + step) if self._instruction.sparse else None
 
             def column(j: ir.Expr) -> S.Stmt:
                 c = _address(sums, (i * self._across + j) * (2 * self._halves))
@@ -124,36 +124,17 @@ class WarpIssue:
                     direct = b.same_as(self._fragment("b"))
                     first = j * self._groups + whole if direct else j * self._per_chunk + group
                 right = _address(b, first * packed)
-                if places is not None:
-                    return self._do(mma_sp(c, left, right, places, instruction=self._instruction))
+                if word is not None:
+                    return self._do(mma_sp(c, left, right, word, instruction=self._instruction))
                 return self._do(mma(c, left, right, instruction=self._instruction))
 
             return self._unrolled(self._across, column)
 
         return self._unrolled(self._down, row)
 
-    def _places(self, at: ir.Expr, step: ir.Expr) -> ir.Expr:
-        """A lane's word of metadata: where the stored elements of A belong. Selector 0 looks at the first lanes."""
-        instruction, call = self._instruction, self._product.call
-        layout, region = instruction.metadata_layout, call.region("e")
-        bits = int(region.source.dtype.bits)
-        per, chunks = bits // 4, instruction.k // instruction.chunk
-        threads = int32(instruction.metadata_threads)
-        quads = tirx.floordiv(self._lane, int32(QUAD))
-        lane = quads * threads + tirx.floormod(tirx.floormod(self._lane, int32(QUAD)), threads)
-        *leading, first, second = (axis.min for axis in region.region)
-        word: ir.Expr = tirx.const(0, "uint32")
-        for register in range(0, layout.registers, per):
-            row, chunk = self._coordinates(layout.lane_digits, layout.register_digits, int32(register), lane)
-            outer, inner = self._row_of(at) + row, tirx.floordiv(step * chunks + chunk, int32(per))
-            rows, columns = (inner, outer) if transposed(call, "e") else (outer, inner)
-            value = tirx.BufferLoad(region.source, [*leading, first + rows, second + columns])
-            part = tirx.bitwise_and(value.astype("uint32"), tirx.const((1 << bits) - 1, "uint32"))
-            word = tirx.bitwise_or(word, tirx.shift_left(part, tirx.const(4 * register, "uint32")))
-        # What lies beyond a tensor is zero, which names one place twice: the second one becomes 1.
-        seconds = tirx.bitwise_or(word, tirx.shift_right(word, tirx.const(1, "uint32")))
-        missing = tirx.bitwise_and(tirx.bitwise_not(seconds), tirx.const(0x44444444, "uint32"))
-        return tirx.bitwise_or(word, missing)
+    def _word(self, at: ir.Expr, step: ir.Expr) -> ir.Expr:
+        """A lane's word of metadata: where the stored elements of A belong."""
+        return places(self._instruction, self._product.call, self._lane, self._row_of(at), step)
 
     # -- operands --------------------------------------------------------------------------------------------------
 
@@ -252,17 +233,11 @@ class WarpIssue:
         return self._unrolled(layout.registers, element)
 
     def _coordinates(
-        self, lanes: tuple[Digit, ...], registers: tuple[Digit, ...], register: ir.Expr, lane: ir.Expr | None = None
+        self, lanes: tuple[Digit, ...], registers: tuple[Digit, ...], register: ir.Expr
     ) -> tuple[ir.Expr, ir.Expr]:
-        """Row and column of a register of this lane, or of another."""
-        found: list[ir.Expr] = [int32(0), int32(0)]
-        for value, digits in ((self._lane if lane is None else lane, lanes), (register, registers)):
-            weight = 1
-            for digit in digits:
-                own = tirx.floormod(tirx.floordiv(value, int32(weight)), int32(digit.size))
-                found[digit.axis] = found[digit.axis] + own * digit.stride
-                weight *= digit.size
-        return found[0], found[1]
+        """Row and column of a register of this lane."""
+        (lane_row, lane_column), (row, column) = coordinates(lanes, self._lane), coordinates(registers, register)
+        return lane_row + row, lane_column + column
 
     def _row_runs(self, operand: SharedMatrix, array: ir.Var, at: ir.Expr, chunk: ir.Expr) -> S.Stmt:
         """The runs of a lane's rows, 16 bytes at a time, each dealt to the registers of several instructions."""

@@ -17,7 +17,7 @@ from tile_core.dtypes import DType
 from tile_core.ir import regions, visit
 from tile_core.layouts.digits import AxisDigits, Digit
 from tile_core.ops.base import OpCall
-from tile_core.ops.gemm import sizes, transposed
+from tile_core.ops.gemm import transposed
 from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes.matrix import WAITED, Held
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
@@ -32,10 +32,21 @@ from tile_cuda.instructions.wgmma import (
     wgmma_commit,
     wgmma_fence,
     wgmma_rs,
+    wgmma_sp,
     wgmma_wait,
 )
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
-from tile_cuda.matrix.product import FULL_COLUMN, Product, Refusal, covered, operand_type
+from tile_cuda.matrix.places import places, places_refusal
+from tile_cuda.matrix.product import (
+    FULL_COLUMN,
+    SPARSE,
+    Product,
+    Refusal,
+    covered,
+    operand_type,
+    sizes,
+    sums_in_float16,
+)
 
 WARPGROUP = 128
 ROWS, COLUMNS, MOST_COLUMNS = 64, 8, 256
@@ -80,17 +91,20 @@ def warpgroup_product(call: OpCall, threads: int) -> WarpgroupProduct | Refusal:
     """The product, or why no instruction makes it."""
     a_dtype, b_dtype = (operand_type(call, side) for side in "ab")
     types = str(call.region("c").source.dtype), a_dtype.name, b_dtype.name
-    depth = DEPTH_BYTES * 8 // a_dtype.bits
-    if find("wgmma", (ROWS, 8, depth), *types) is None or types[0] not in ACCUMULATORS:
+    sparse = call.op.name == SPARSE
+    depth = _depth(a_dtype, sparse=sparse)
+    sums = types[0] in ACCUMULATORS or sums_in_float16(call)
+    if find("wgmma", (ROWS, 8, depth), *types, sparse=sparse) is None or not sums:
         return Refusal(
-            f"wgmma does not multiply {types[1]} and {types[2]} into {types[0]}; {covered('wgmma', 90, ACCUMULATORS)}"
+            f"wgmma does not multiply {types[1]} and {types[2]} into {types[0]}; "
+            + covered("wgmma", 90, ACCUMULATORS, sparse=sparse)
         )
     if threads % WARPGROUP:
         return Refusal(f"wgmma wants multiples of {WARPGROUP} threads, not {threads}")
     if regions.scope(call.region("c").source) != regions.FRAGMENT:
         return Refusal("wgmma wants C in a fragment")
     m, n, k = sizes(call)
-    split = _split(m, n, threads // WARPGROUP, int(call.attrs.get("policy", 0)), depth, types)
+    split = _split(m, n, threads // WARPGROUP, int(call.attrs.get("policy", 0)), depth, types, sparse=sparse)
     if split is None or k % depth or not k:
         return Refusal(_nearest((m, n, k), depth, threads // WARPGROUP))
     return _placed(call, split, types)
@@ -124,11 +138,21 @@ def _placed(call: OpCall, split: tuple[int, int], types: tuple[str, str, str]) -
     if a is not None and not a.depth_is_contiguous and ROWS % a.order.strip:
         return Refusal("a strip of the transposed A is wider than the 64 rows of wgmma")
     assert b is not None
+    sparse = call.op.name == SPARSE
+    if sparse and (a is None or not a.depth_is_contiguous):
+        return Refusal("wgmma reads a sparse A from shared memory, by rows")
     if across > 1 and not b.depth_is_contiguous and n // across % b.order.strip:
         return Refusal("a warpgroup's columns are no whole strips of B")
-    instruction = find("wgmma", (ROWS, n // across, DEPTH_BYTES * 8 // dtype.bits), *types)
+    instruction = find("wgmma", (ROWS, n // across, _depth(dtype, sparse=sparse)), *types, sparse=sparse)
     assert instruction is not None
+    if sparse and (why := places_refusal(call, instruction)):
+        return Refusal(why)
     return WarpgroupProduct(call, instruction, down, across, a, b)
+
+
+def _depth(dtype: DType, *, sparse: bool) -> int:
+    """The K of an instruction: 32 bytes of A, which are twice as many elements where it holds every other."""
+    return DEPTH_BYTES * 8 // dtype.bits * (2 if sparse else 1)
 
 
 def _is_major(operand: SharedMatrix, dtype: DType) -> bool:
@@ -136,14 +160,16 @@ def _is_major(operand: SharedMatrix, dtype: DType) -> bool:
     return operand.depth_is_contiguous or dtype.bits == 16
 
 
-def _split(m: int, n: int, groups: int, policy: int, depth: int, types: tuple[str, str, str]) -> tuple[int, int] | None:
+def _split(
+    m: int, n: int, groups: int, policy: int, depth: int, types: tuple[str, str, str], *, sparse: bool
+) -> tuple[int, int] | None:
     """Warpgroups along M and N: rows first, unless the policy says otherwise."""
     counts = [count for count in range(1, groups + 1) if groups % count == 0]
     order = counts if policy == FULL_COLUMN else counts[::-1]
     for down in order:
         across = groups // down
         fits = m and m % (ROWS * down) == 0 and n % across == 0
-        if fits and find("wgmma", (ROWS, n // across, depth), *types) is not None:
+        if fits and find("wgmma", (ROWS, n // across, depth), *types, sparse=sparse) is not None:
             return down, across
     return None
 
@@ -184,9 +210,12 @@ class _Issue:
         if product.a is not None:
             issue.append(S.Bind(a_start, product.a.descriptor(self._down() * ROWS), self._span))
         issue.append(S.Bind(b_start, product.b.descriptor(self._across() * (self._n // product.across)), self._span))
-        issue.append(self._do(wgmma_fence()))
         repeats, steps = range(self._m // (ROWS * product.down)), range(self._k // self._depth)
-        issue += [self._do(self._instruction(a_start, b_start, repeat, step)) for repeat in repeats for step in steps]
+        pieces = [(repeat, step) for repeat in repeats for step in steps]
+        words = {piece: tirx.Var("places", "uint32") for piece in pieces} if product.instruction.sparse else {}
+        issue += [S.Bind(words[piece], self._places(*piece), self._span) for piece in words]
+        issue.append(self._do(wgmma_fence()))
+        issue += [self._do(self._instruction(a_start, b_start, *piece, words.get(piece))) for piece in pieces]
         issue.append(self._do(wgmma_commit()))
         lingers = bool(product.call.attrs.get(IN_FLIGHT))
         if not lingers:
@@ -195,7 +224,13 @@ class _Issue:
 
     @property
     def _depth(self) -> int:
-        return DEPTH_BYTES * 8 // self._dtype.bits
+        return self._product.instruction.k
+
+    def _places(self, repeat: int, step: int) -> ir.Expr:
+        """A thread's word of metadata."""
+        thread = tirx.floormod(self._scope.thread, int32(WARPGROUP))
+        row = self._down() * ROWS + repeat * ROWS * self._product.down
+        return places(self._product.instruction, self._product.call, thread, row, int32(step))
 
     def _down(self) -> ir.Expr:
         group = uniform(tirx.floordiv(self._scope.thread, int32(WARPGROUP)))
@@ -211,7 +246,7 @@ class _Issue:
             return []
         return [self._do(fence_async())]
 
-    def _instruction(self, a_start: ir.Var, b_start: ir.Var, repeat: int, step: int) -> ir.Expr:
+    def _instruction(self, a_start: ir.Var, b_start: ir.Var, repeat: int, step: int, word: ir.Var | None) -> ir.Expr:
         product = self._product
         depth = step * self._depth
         registers = repeat * 2 * (self._n // product.across // 8) * 2
@@ -224,8 +259,10 @@ class _Issue:
             a = self._scope.registers[product.call.region("a").source].array
             first = repeat * (self._k // 2) + step * (self._depth // 2)
             return wgmma_rs(c, self._address(a, first), b, keep, instruction=instruction, b_trans=b_trans)
-        moved = product.a.advance(repeat * ROWS * product.down, depth)
+        moved = product.a.advance(repeat * ROWS * product.down, depth // 2 if instruction.sparse else depth)
         a_trans, a = not product.a.depth_is_contiguous, descriptor_advance(a_start, moved)
+        if word is not None:
+            return wgmma_sp(c, a, b, keep, word, instruction=instruction, b_trans=b_trans)
         return wgmma(c, a, b, keep, instruction=instruction, a_trans=a_trans, b_trans=b_trans)
 
     def _keep(self) -> ir.Expr:
