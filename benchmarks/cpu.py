@@ -1,10 +1,13 @@
 """The CPU backend beside torch: medians of alternating calls in one process, and their ratio.
 
-    python benchmarks/cpu.py [--quick] [--json] [--only TEXT]
+    python benchmarks/cpu.py [--quick] [--single] [--json] [--only TEXT]
 
 Every result is checked against torch in higher precision before it is timed. `must` and `aim` are the ratios, torch's
 time over ours, that the project set itself on two cores; a machine whose libraries use other instructions moves them.
-Torch and the kernels use their own default number of threads.
+`of peak` is a row's rate in parts of what the machine does at most, measured before the row (`cpu_peak.py`): arithmetic
+that stays in registers, or a copy of 64 MiB. Rows of bytes can be faster than that where caches hold their tensors.
+Torch and the kernels use their own default number of threads. `--single` is for machines that do other
+work: one thread, and the time that it computes.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 import time
@@ -24,12 +28,19 @@ from rich.table import Table
 
 import tile_core as tl
 import tile_core.language as T
+from cpu_peak import MEMORY, peak
 
 Call = Callable[[], object]
+Clock = Callable[[], float]
 
 
-def gemm(M, N, K, dtype, out="float32", bm=256, bn=256, bk=64, epilogue=None):
+WIDEST = {"bfloat16": 1024, "int8": 1024}
+"""Columns of a block of C: the more, the less often A is read, which matrix tiles outrun. 256 for other dtypes."""
+
+
+def gemm(M, N, K, dtype, out="float32", bm=256, bn=None, bk=64, epilogue=None):
     """C = A @ B in `out`; with an epilogue, of C and a bias row."""
+    bn = bn or WIDEST.get(dtype, 256)
     total = "int32" if dtype == "int8" else "float32"
 
     @T.prim_func
@@ -118,8 +129,12 @@ def rms_norm(M, N, eps=1e-6):
     return kernel
 
 
-def attention(H, S, D, dtype, causal, bq=128, bk=128):
-    """softmax(Q K^T / sqrt(D)) V for H heads, keys beyond a query hidden when `causal`."""
+def attention(H, S, D, dtype, causal, bq=64, bk=None):
+    """softmax(Q K^T / sqrt(D)) V for H heads, keys beyond a query hidden when `causal`.
+
+    A block of scores stays in the first-level cache; a narrow one hides less of itself along the diagonal.
+    """
+    bk = bk or (64 if causal else 128)
     scale = 1.0 / math.sqrt(D)
 
     @T.prim_func
@@ -176,7 +191,7 @@ def attention(H, S, D, dtype, causal, bq=128, bk=128):
 
 @dataclass(frozen=True)
 class Workload:
-    """One row of the table. `work` is in floating-point operations or bytes, as `unit` says."""
+    """One row of the table. `work` is in floating-point operations or bytes, as `unit` says; `limit` bounds it."""
 
     name: str
     must: float
@@ -189,6 +204,7 @@ class Workload:
     tolerance: float
     work: float
     unit: str
+    limit: str
 
 
 def gemm_row(M, N, K, dtype, must, aim, peer=None, dynamic=False):
@@ -216,6 +232,7 @@ def gemm_row(M, N, K, dtype, must, aim, peer=None, dynamic=False):
         tolerance=0.0 if whole else 2e-6 * math.sqrt(K),
         work=2.0 * M * N * K,
         unit="GFLOP/s",
+        limit=dtype,
     )
 
 
@@ -234,6 +251,7 @@ def add_row(N, dtype, must, aim):
         tolerance=0.0,
         work=3.0 * N * kind.itemsize,
         unit="GB/s",
+        limit=MEMORY,
     )
 
 
@@ -251,6 +269,7 @@ def row_wise(name, M, N, must, aim, program, reference, peer, weights=False):
         tolerance=2e-6,
         work=2.0 * M * N * 4,
         unit="GB/s",
+        limit=MEMORY,
     )
 
 
@@ -270,6 +289,7 @@ def attention_row(H, S, D, dtype, causal, must, aim):
         tolerance=2.0**-7 if dtype == "bfloat16" else 1e-5,
         work=4.0 * H * S * S * D / (2 if causal else 1),
         unit="GFLOP/s",
+        limit=dtype,
     )
 
 
@@ -288,6 +308,7 @@ def gelu_row(n, must, aim):
         tolerance=2e-5,
         work=2.0 * n**3,
         unit="GFLOP/s",
+        limit="float32",
     )
 
 
@@ -333,24 +354,24 @@ def workloads() -> Iterator[Workload]:
     yield gelu_row(2048, 1.7, 2.3)
 
 
-def milliseconds(call: Call) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
+def milliseconds(call: Call, clock: Clock) -> float:
+    """The time of one call."""
+    start = clock()
     call()
-    return (time.perf_counter() - start) * 1e3
+    return (clock() - start) * 1e3
 
 
-def medians(ours: Call, peer: Call, seconds: float) -> tuple[float, float]:
+def medians(ours: Call, peer: Call, seconds: float, clock: Clock) -> tuple[float, float]:
     """Medians of alternating calls for about `seconds`, five pairs at least."""
     ours()
-    once = milliseconds(ours) + milliseconds(peer)
+    once = milliseconds(ours, clock) + milliseconds(peer, clock)
     rounds = max(5, min(200, int(seconds * 1e3 / once)))
-    times = [(milliseconds(ours), milliseconds(peer)) for _ in range(rounds)]
+    times = [(milliseconds(ours, clock), milliseconds(peer, clock)) for _ in range(rounds)]
     mine, theirs = zip(*times, strict=True)
     return statistics.median(mine), statistics.median(theirs)
 
 
-def measure(workload: Workload, seconds: float) -> dict[str, object]:
+def measure(workload: Workload, seconds: float, clock: Clock) -> dict[str, object]:
     """Compile, check and time one workload."""
     torch.manual_seed(0)
     program = workload.program()
@@ -361,7 +382,8 @@ def measure(workload: Workload, seconds: float) -> dict[str, object]:
     kernel(*inputs, output)
     expected = workload.reference(*inputs).double()
     error = (output.double() - expected).abs().max().item() / max(expected.abs().max().item(), 1e-30)
-    mine, theirs = medians(lambda: kernel(*inputs, output), lambda: workload.peer(*inputs, spare), seconds)
+    most = peak(workload.limit, clock)
+    mine, theirs = medians(lambda: kernel(*inputs, output), lambda: workload.peer(*inputs, spare), seconds, clock)
     return {
         "name": workload.name,
         "ms": mine,
@@ -371,6 +393,8 @@ def measure(workload: Workload, seconds: float) -> dict[str, object]:
         "aim": workload.aim,
         "rate": workload.work / mine / 1e6,
         "unit": workload.unit,
+        "peak": most,
+        "of_peak": workload.work / mine / 1e6 / most,
         "error": error,
         "right": error <= workload.tolerance,
         "compile_ms": compile_ms,
@@ -387,6 +411,7 @@ def row(result: dict[str, object]) -> tuple[str, ...]:
         f"{result['ms']:.3f}",
         f"{result['torch_ms']:.3f}",
         f"{result['rate']:.0f} {result['unit']}",
+        f"{result['of_peak']:.0%}",
         f"[{colour}]{ratio:.2f}[/{colour}]",
         f"{must:g} / {aim:g}",
         error if result["right"] else f"[red]{error}[/red]",
@@ -394,26 +419,36 @@ def row(result: dict[str, object]) -> tuple[str, ...]:
     )
 
 
+COLUMNS = ("workload", "ms", "torch ms", "rate", "of peak", "torch / ours", "must / aim", "error", "compile ms")
+
+
 def main() -> int:
     """The command line; the exit status is 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the time for each row")
+    parser.add_argument("--single", action="store_true", help="one thread, and the time that it computes")
     parser.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
     parser.add_argument("--only", default="", help="rows whose name contains this text")
     options = parser.parse_args()
     console = Console(stderr=options.json, width=None if sys.stdout.isatty() else 140)
+    if options.single:
+        os.environ["TILE_NUM_THREADS"] = "1"
+        torch.set_num_threads(1)
+    clock = time.thread_time if options.single else time.perf_counter
     results = []
     with console.status("preparing") as status:
         for workload in workloads():
             if options.only in workload.name:
                 status.update(workload.name)
-                results.append(measure(workload, 0.4 if options.quick else 2.0))
+                results.append(measure(workload, 0.4 if options.quick else 2.0, clock))
     if options.json:
         print(
             json.dumps({"threads": torch.get_num_threads(), "torch": torch.__version__, "results": results}, indent=2)
         )
     else:
-        table = Table("workload", "ms", "torch ms", "rate", "torch / ours", "must / aim", "error", "compile ms")
+        table = Table(
+            "workload", "ms", "torch ms", "rate", "of peak", "torch / ours", "must / aim", "error", "compile ms"
+        )
         for column in table.columns[1:]:
             column.justify = "right"
         for result in results:

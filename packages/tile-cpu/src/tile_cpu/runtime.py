@@ -71,7 +71,7 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
         return _absent(missing)
     _require_functions(artifact.report.get(EXTERNS, ()))
     _register_print()
-    module = _linked(artifact.files[KERNEL_OBJECT])
+    module = linked(artifact.files[KERNEL_OBJECT])
     pool = _pool(artifact.files[POOL_OBJECT])
     module[SET_POOL](ctypes.c_void_p(ctypes.addressof(pool)))
     entry: Callable[..., None] = module[artifact.report["symbol"]]
@@ -89,7 +89,7 @@ def _require_functions(names: Sequence[str]) -> None:
         )
 
 
-def _linked(image: bytes, **options: bool) -> Any:
+def linked(image: bytes, **options: bool) -> Any:
     """The module of an object file."""
     import tvm_ffi_orcjit
 
@@ -150,7 +150,7 @@ def _configure_tvm_pool(threads: int) -> None:
 
 @functools.cache
 def _pool_module(pool_object: bytes) -> Any:
-    return _linked(pool_object, keep_module_alive=True)
+    return linked(pool_object, keep_module_alive=True)
 
 
 def _entry(pool_object: bytes, name: str) -> int:
