@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tile_core.printer.language import ExprHandler
-from tile_cuda.instructions import block_scaled, cluster_control, tcgen05
+from tile_cuda.instructions import block_scaled, cluster_control, mma_scaled, tcgen05
 from tile_cuda.instructions.base import Instruction, address_of
 from tile_cuda.instructions.ldmatrix import LDMATRIX, STMATRIX, ldmatrix, stmatrix
 from tile_cuda.instructions.mma import MMA, MMA_SP, ROUND_TF32, mma, mma_sp, round_tf32
@@ -73,7 +73,7 @@ __all__ = [
     "wgmma_wait",
 ]
 
-_WARP = (MMA, MMA_SP, LDMATRIX, STMATRIX, ROUND_TF32)
+_WARP = (MMA, MMA_SP, mma_scaled.MMA_SCALED, LDMATRIX, STMATRIX, ROUND_TF32)
 _WARPGROUP = (WGMMA, WGMMA_RS, WGMMA_SP, WGMMA_SP_RS, FENCE, COMMIT, WAIT, PIN, HOLD, UNIFORM, DESCRIPTOR, ADVANCE)
 CALLS: Mapping[str, ExprHandler] = MappingProxyType(
     {

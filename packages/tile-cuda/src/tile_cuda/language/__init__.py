@@ -120,6 +120,7 @@ OWN = {
         "mma_store_index_map",
         "ptx_ldmatrix",
         "ptx_mma",
+        "ptx_mma_block_scale",
         "ptx_mma_sp",
     ),
     "tile_cuda.language.products": (

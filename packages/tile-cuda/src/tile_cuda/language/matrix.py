@@ -14,8 +14,19 @@ from tile_core.frontend.values import Value, unwrap
 from tile_core.ir import regions
 from tile_cuda.instructions.ldmatrix import ldmatrix
 from tile_cuda.instructions.mma import mma, mma_sp
+from tile_cuda.instructions.mma_scaled import WORDS, mma_scaled
+from tile_cuda.instructions.mma_scaled import find as find_scaled
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
-from tile_cuda.language._instructions import issue, matrix_instruction, number, place, registers, shared_address, word
+from tile_cuda.language._instructions import (
+    dtype_name,
+    issue,
+    matrix_instruction,
+    number,
+    place,
+    registers,
+    shared_address,
+    word,
+)
 from tile_cuda.language.threads import get_lane_idx
 
 __all__ = [
@@ -26,6 +37,7 @@ __all__ = [
     "mma_store_index_map",
     "ptx_ldmatrix",
     "ptx_mma",
+    "ptx_mma_block_scale",
     "ptx_mma_sp",
 ]
 
@@ -94,6 +106,77 @@ def ptx_mma(
     b = registers(multiplicand_b, "ptx_mma: B", _bits(found, 2), b_index)
     d = registers(accumulator, "ptx_mma: C", _bits(found, 0), c_index)
     issue(mma(d, a, b, instruction=found))
+
+
+def ptx_mma_block_scale(
+    accum_dtype: Any,
+    shape: str,
+    A_layout: str,
+    B_layout: str,
+    kind: str,
+    scale_vec_size: int,
+    A_dtype: Any,
+    B_dtype: Any,
+    scale_type: Any,
+    multiplicand_a: Any,
+    a_index: Any,
+    multiplicand_b: Any,
+    b_index: Any,
+    accumulator: Any,
+    c_index: Any,
+    scale_a: Any,
+    scale_b: Any,
+    scale_a_byte_id: int = 0,
+    scale_a_thread_id: int = 0,
+    scale_b_byte_id: int = 0,
+    scale_b_thread_id: int = 0,
+) -> None:
+    """C += (A · factors) (B · factors) by one block-scaled `mma` of a warp (sm_120).
+
+    It is printed, compiled for sm_120a and emulated, and has not run on hardware. Arguments as `T.ptx_mma`, and:
+
+    Args:
+        kind: `"mxf8f6f4"` of m16n8k32, `"mxf4"` or `"mxf4nvf4"` of m16n8k64.
+        scale_vec_size: factors of a row in a step: 1; 2; 2 or 4.
+        scale_type: `"ue8m0"`, or `"ue4m3"` of mxf4nvf4 with 4.
+        multiplicand_a, multiplicand_b: arrays of 32-bit words or of bytes: 8-bit elements one a byte (those of 6 bits in
+            its low bits, of 4 bits in bits 2 to 5), m16n8k64 two elements of 4 bits a byte.
+        scale_a, scale_b: this lane's words of four factors, 32-bit integers.
+        scale_a_byte_id, scale_b_byte_id: the first byte that counts, a multiple of `scale_vec_size`.
+        scale_a_thread_id: 0 or 1: of each four lanes the first two, or the last, give the factors of rows r and r + 8.
+        scale_b_thread_id: 0 to 3: which of each four lanes gives the factors of its column.
+
+    Raises:
+        OpArgumentError: no such instruction or selector, other orders, or an array that is too short.
+        UnsupportedOnTargetError: when compiled for an architecture without it.
+    """
+    what = "ptx_mma_block_scale"
+    _require_order(what, A_layout, B_layout, False)
+    kind_name = str(kind).removeprefix("kind::")
+    scale = {"ue8m0": "float8_e8m0fnu", "ue4m3": "float8_e4m3fn"}.get(str(scale_type), str(scale_type))
+    dtypes = (dtype_name(A_dtype), dtype_name(B_dtype))
+    found = find_scaled(kind_name, int(scale_vec_size), scale, *dtypes)
+    is_named = found is not None and str(shape) == f"m16n8k{found.kind.k}" and dtype_name(accum_dtype) == "float32"
+    if found is None or not is_named:
+        raise OpArgumentError(
+            f"{what}: no mma of {shape!r}, {kind!r} with scale_vec {scale_vec_size} and {scale_type} takes "
+            f"{dtypes[0]} and {dtypes[1]} into {accum_dtype}",
+            remedy="use mxf8f6f4 (k32, 1, ue8m0), mxf4 (k64, 2, ue8m0) or mxf4nvf4 (k64, 2 ue8m0 or 4 ue4m3) into float32",
+        )
+    a = registers(multiplicand_a, f"{what}: A", _REGISTER_BITS * WORDS["a"], a_index)
+    b = registers(multiplicand_b, f"{what}: B", _REGISTER_BITS * WORDS["b"], b_index)
+    d = registers(accumulator, f"{what}: C", _REGISTER_BITS * WORDS["d"], c_index)
+    factors = (word(scale_a, f"{what}: scale_a"), word(scale_b, f"{what}: scale_b"))
+    selectors = {
+        "byte_a": scale_a_byte_id,
+        "thread_a": scale_a_thread_id,
+        "byte_b": scale_b_byte_id,
+        "thread_b": scale_b_thread_id,
+    }
+    try:
+        issue(mma_scaled(d, a, b, *factors, instruction=found, **selectors))
+    except ValueError as error:
+        raise OpArgumentError(f"{what}: {error}", remedy="give constants that it looks at") from None
 
 
 def ptx_mma_sp(

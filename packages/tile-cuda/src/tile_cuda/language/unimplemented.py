@@ -7,6 +7,6 @@ from __future__ import annotations
 
 UNIMPLEMENTED = frozenset(
     """
-    mma_gemm_blockscaled ptx_mma_block_scale
+    mma_gemm_blockscaled
     """.split()
 )

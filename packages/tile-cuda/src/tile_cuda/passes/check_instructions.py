@@ -23,6 +23,7 @@ from tile_cuda.matrix.tcgen05 import TENSOR_MEMORY
 
 PREFIX = "cuda."
 FIRST = {
+    "mma_scaled": 120,
     "ldmatrix": 75,
     "stmatrix": 90,
     "fence_barrier_init": 90,

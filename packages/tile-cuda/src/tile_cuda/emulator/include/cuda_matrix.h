@@ -241,4 +241,47 @@ void mma(void* d, const void* a, const void* b) {
   });
 }
 
+// Two in a byte.
+struct E2M1Pair : E2M1 {
+  static constexpr unsigned kBits = 4;
+  static float value(uint8_t bits) { return E2M1::value(static_cast<uint8_t>(bits << 2)); }
+};
+// A factor: a power of two, or a float without sign.
+inline float scale_factor(unsigned byte, bool is_power) {
+  if (!is_power) return E4M3::value(static_cast<uint8_t>(byte & 0x7f));
+  return byte == 0xff ? NAN : ldexpf(1.0f, static_cast<int>(byte) - 127);
+}
+
+// Block-scaled products of a warp: `Factors` factors a row of A and a column of B, bytes of a word of few lanes.
+template <unsigned K, unsigned Factors, typename A, typename B, bool IsPower, unsigned ByteA, unsigned ThreadA,
+          unsigned ByteB, unsigned ThreadB>
+void mma_scaled(void* d, const void* a, const void* b, uint32_t a_factors, uint32_t b_factors) {
+  constexpr unsigned P = kPacked<A>, kA = 16 * K / 32, kB = K * 8 / 32;
+  struct Operands {
+    float a[kA], b[kB];
+    uint32_t a_factors, b_factors;
+  } own;
+  for (unsigned at = 0; at < kA; ++at) own.a[at] = packed<A>(a, at);
+  for (unsigned at = 0; at < kB; ++at) own.b[at] = packed<B>(b, at);
+  own.a_factors = a_factors, own.b_factors = b_factors;
+  const unsigned lane = block.lane();
+  together(kWarp, static_cast<const Operands*>(&own), [=](auto held) {
+    for (unsigned at = 0; at < 4; ++at) {
+      const unsigned row = lane / 4, column = 2 * (lane % 4) + at % 2;
+      const uint32_t of_row = held(4 * row + 2 * ThreadA + at / 2)->a_factors;
+      const uint32_t of_column = held(4 * column + ThreadB)->b_factors;
+      float sum = packed<F32>(d, at);
+      for (unsigned k = 0; k < K; ++k) {
+        const unsigned element = k % P, quarter = k / P % 4, group = k / (4 * P), run = k / (K / Factors);
+        const float left = held(4 * row + quarter)->a[element + P * (at / 2 + 2 * group)];
+        const float right = held(4 * column + quarter)->b[element + P * group];
+        sum += left * scale_factor(of_row >> 8 * (ByteA + run) & 0xff, IsPower) *
+               (right * scale_factor(of_column >> 8 * (ByteB + run) & 0xff, IsPower));
+      }
+      pack<F32>(d, at, sum);
+    }
+    return 0;
+  });
+}
+
 }  // namespace tile

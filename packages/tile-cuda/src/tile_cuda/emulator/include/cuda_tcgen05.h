@@ -209,9 +209,7 @@ struct ScaledProduct {
     for (unsigned quarter = 1; quarter < 4; ++quarter)
       if (tensor_memory().words[quarter * 32 + line % 32][column] != word)
         stop(Fault::kInstruction, "multiplies with factors that are not alike in all quarters of tensor memory");
-    const unsigned char byte = static_cast<unsigned char>(word >> 8 * number);
-    if (!is_e8m0) return packed<E4M3>(&byte, 0);
-    return byte == 0xff ? __builtin_nanf("") : ldexpf(1.0f, int(byte) - 127);
+    return scale_factor(word >> 8 * number & 0xff, is_e8m0);
   }
 
   static void note(uint64_t bits, bool trans, unsigned lines) {
