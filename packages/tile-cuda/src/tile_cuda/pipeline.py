@@ -51,7 +51,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
             CopyAhead(units),
             AddResults(units),
             StageResults(units),
-            LowerTensorMemory(),
+            LowerTensorMemory(units),
         ),
         insert_after("partition_loops", PlaceTensorMemory()),
         insert_after("insert_barriers", AssignRoles(), ScheduleTiles()),

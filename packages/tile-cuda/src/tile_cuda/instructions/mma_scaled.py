@@ -1,9 +1,9 @@
 """Block-scaled products of one warp, all operands in registers (sm_120). PTX ISA, "mma", "Block Scaling for mma.sync".
 
 Registers lie as for `mma` of the same number of bits. A lane gives a word of four factors of A and one of B, of which
-few lanes are looked at: of each four, those of rows r and r + 8 are the words of lanes `2 * thread` and `2 * thread + 1`
-(`thread` 0 or 1), that of column c the word of lane `thread` (0 to 3). A step takes the byte `byte` of it, and those
-behind it where runs of K within the step have factors of their own.
+few lanes are looked at: of each four, lanes `2 * thread` and `2 * thread + 1` (`thread` 0 or 1) have the words of rows
+r and r + 8, and lane `thread` (0 to 3) has that of column c. A step takes the byte `byte` of it, and those behind it
+where runs of K within the step have factors of their own.
 """
 
 from __future__ import annotations

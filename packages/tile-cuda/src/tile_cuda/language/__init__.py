@@ -166,6 +166,7 @@ OWN = {
     ),
     "tile_cuda.language.tensor_products": (
         "gemm",
+        "mma_gemm_blockscaled",
         "tcgen05_gemm",
         "tcgen05_gemm_blockscaled",
         "tcgen05_mma",

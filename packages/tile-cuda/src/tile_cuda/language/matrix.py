@@ -139,8 +139,8 @@ def ptx_mma_block_scale(
         kind: `"mxf8f6f4"` of m16n8k32, `"mxf4"` or `"mxf4nvf4"` of m16n8k64.
         scale_vec_size: factors of a row in a step: 1; 2; 2 or 4.
         scale_type: `"ue8m0"`, or `"ue4m3"` of mxf4nvf4 with 4.
-        multiplicand_a, multiplicand_b: arrays of 32-bit words or of bytes: 8-bit elements one a byte (those of 6 bits in
-            its low bits, of 4 bits in bits 2 to 5), m16n8k64 two elements of 4 bits a byte.
+        multiplicand_a, multiplicand_b: arrays of 32-bit words or of bytes: one a byte (of 6 bits in its low bits,
+            of 4 bits in bits 2 to 5), of m16n8k64 two elements of 4 bits a byte.
         scale_a, scale_b: this lane's words of four factors, 32-bit integers.
         scale_a_byte_id, scale_b_byte_id: the first byte that counts, a multiple of `scale_vec_size`.
         scale_a_thread_id: 0 or 1: of each four lanes the first two, or the last, give the factors of rows r and r + 8.
@@ -161,7 +161,7 @@ def ptx_mma_block_scale(
         raise OpArgumentError(
             f"{what}: no mma of {shape!r}, {kind!r} with scale_vec {scale_vec_size} and {scale_type} takes "
             f"{dtypes[0]} and {dtypes[1]} into {accum_dtype}",
-            remedy="use mxf8f6f4 (k32, 1, ue8m0), mxf4 (k64, 2, ue8m0) or mxf4nvf4 (k64, 2 ue8m0 or 4 ue4m3) into float32",
+            remedy="into float32: mxf8f6f4 (k32, 1 ue8m0), mxf4 (k64, 2 ue8m0), mxf4nvf4 (k64, 2 ue8m0 or 4 ue4m3)",
         )
     a = registers(multiplicand_a, f"{what}: A", _REGISTER_BITS * WORDS["a"], a_index)
     b = registers(multiplicand_b, f"{what}: B", _REGISTER_BITS * WORDS["b"], b_index)

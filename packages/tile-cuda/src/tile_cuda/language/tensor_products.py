@@ -1,4 +1,4 @@
-"""Products whose C is a tile of tensor memory (sm_100 and its family).
+"""Products of tiles by instructions of Blackwell: C in tensor memory (sm_100), or factors of blocks (sm_100, sm_120).
 
     T.tcgen05_gemm(A_shared, B_shared, total, mbar=done)
     ...
@@ -24,7 +24,14 @@ from tile_core.ops.products import IN_FLIGHT
 from tile_cuda.language.asynchronous import Barrier, _barrier
 from tile_cuda.matrix.tcgen05 import in_tensor_memory
 
-__all__ = ["gemm", "tcgen05_gemm", "tcgen05_gemm_blockscaled", "tcgen05_mma", "tcgen05_mma_blockscaled"]
+__all__ = [
+    "gemm",
+    "mma_gemm_blockscaled",
+    "tcgen05_gemm",
+    "tcgen05_gemm_blockscaled",
+    "tcgen05_mma",
+    "tcgen05_mma_blockscaled",
+]
 
 _STEP = 32
 """Elements of K of one block-scaled instruction."""
@@ -145,27 +152,75 @@ def tcgen05_gemm_blockscaled(
             f"{what}: {use_2cta=}, {wg_wait=}, granularities {granularities}",
             remedy=f"leave the first two out, and give multiples of {_STEP} elements for a factor",
         )
-    (start,) = common(k_start)
     operands = {"a": A, "b": B, "c": C, "fa": SFA_tmem, "fb": SFB_tmem}
-    emit(
-        "tile.gemm_scaled",
-        {
-            **{name: region(operand, f"{what}: {name}") for name, operand in operands.items()},
-            "clear_accum": arith.truth(unwrap(clear_accum)),
-            "k_start": start,
-        },
-        transpose_a=int(bool(transpose_A)),
-        transpose_b=int(bool(transpose_B)),
-        granularity_a=sf_a_granularity_k,
-        granularity_b=sf_b_granularity_k,
-        **{IN_FLIGHT: 1},
-    )
+    marks = {"transpose_a": int(bool(transpose_A)), "transpose_b": int(bool(transpose_B)), IN_FLIGHT: 1}
+    _emit_scaled(what, operands, clear_accum, k_start, granularities, **marks)
     if mbar is not None:
         _signal(mbar, what)
 
 
 tcgen05_mma_blockscaled = tcgen05_gemm_blockscaled
 """As `T.tcgen05_gemm_blockscaled`."""
+
+
+def mma_gemm_blockscaled(
+    A: Any,
+    B: Any,
+    C: Any,
+    SFA: Any,
+    SFB: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: Any = False,
+    *,
+    k_start: Any,
+    sf_a_granularity_k: int,
+    sf_b_granularity_k: int,
+    sf_layout: str | None = None,
+) -> None:
+    """C += (A · SFA) @ (B · SFB) by block-scaled instructions of warps (sm_120); a factor scales a run of K.
+
+    Args:
+        A, B: floats of 8 bits, as for `T.gemm`. Those of 4 bits are not implemented here.
+        C: a float32 fragment.
+        SFA, SFB: shared tiles of uint32, a row for each row of A and each column of B: four factors of float8_e8m0fnu a
+            word, one word behind another along K.
+        k_start: where along K the tiles begin: element k has factor `(k_start + k) // granularity`.
+        sf_a_granularity_k, sf_b_granularity_k: elements of K that share a factor, multiples of 32.
+        sf_layout: `"rowmajor"`, or left out.
+        transpose_A, transpose_B, policy, clear_accum: as for `T.gemm`.
+
+    Raises:
+        GemmShapeError, GemmDTypeError: operands that do not go together.
+        OpArgumentError: another granularity or layout.
+        MissingLoweringError: when compiled, where no such instruction computes it.
+    """
+    what = "mma_gemm_blockscaled"
+    granularities = (sf_a_granularity_k, sf_b_granularity_k)
+    if sf_layout not in (None, "rowmajor") or any(not is_positive_int(each) or each % _STEP for each in granularities):
+        raise OpArgumentError(
+            f"{what}: {sf_layout=}, granularities {granularities}",
+            remedy=f'give "rowmajor", and multiples of {_STEP} elements for a factor',
+        )
+    marks = {"transpose_a": int(bool(transpose_A)), "transpose_b": int(bool(transpose_B)), "by_rows": 1}
+    operands = {"a": A, "b": B, "c": C, "fa": SFA, "fb": SFB}
+    _emit_scaled(what, operands, clear_accum, k_start, granularities, **marks, policy=int(GemmWarpPolicy(policy)))
+
+
+def _emit_scaled(
+    what: str,
+    operands: Mapping[str, Any],
+    clear_accum: Any,
+    k_start: Any,
+    granularities: tuple[int, int],
+    **marks: int,
+) -> None:
+    (start,) = common(k_start)
+    regions_of = {name: region(operand, f"{what}: {name}") for name, operand in operands.items()}
+    values = {"clear_accum": arith.truth(unwrap(clear_accum)), "k_start": start}
+    marks |= {"granularity_a": granularities[0], "granularity_b": granularities[1]}
+    emit("tile.gemm_scaled", {**regions_of, **values}, **marks)
 
 
 def _require_tensor_memory(what: str, operand: Any) -> None:

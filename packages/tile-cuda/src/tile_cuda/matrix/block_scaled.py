@@ -14,7 +14,8 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
-from tile_core.ir import regions, visit
+from tile_core.ir import regions
+from tile_core.ir.ops import tile_op
 from tile_core.ops.base import LowerContext, OpCall
 from tile_core.ops.gemm import sizes
 from tile_core.ops.gemm_scaled import FACTORS, GEMM_SCALED, IN_A_WORD, granularity
@@ -43,8 +44,8 @@ def product_of(call: OpCall) -> TensorProduct | Refusal:
 
 
 def made_by_instructions(call: OpCall, _context: LowerContext) -> S.Stmt:
-    """Nothing stands beside the instructions: a product that they do not make has been refused."""
-    return visit.sequence([], call.span)
+    """What stands beside the instructions: nothing that could be printed."""
+    return S.Evaluate(ir.Call(tile_op("cuda.product_without_instructions"), [], ret_ty="void"), call.span)
 
 
 def _scaled_product(call: OpCall) -> ScaledTensorProduct | Refusal:

@@ -18,8 +18,11 @@ from tile_core.layouts.digits import AxisDigits, Digit
 from tile_core.ops.base import OpCall
 from tile_core.ops.build import widened
 from tile_core.ops.gemm import transposed
+from tile_core.ops.gemm_scaled import GEMM_SCALED
 from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
+from tile_cuda.instructions.mma_scaled import FIRST as SCALED_FROM
+from tile_cuda.instructions.mma_scaled import find
 from tile_cuda.instructions.shapes import MatrixInstruction, instructions
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
 from tile_cuda.matrix.places import places_refusal
@@ -37,6 +40,8 @@ from tile_cuda.matrix.product import (
 
 WARP = 32
 COLUMNS = 8
+MXF8F6F4 = ("mxf8f6f4", 1, "float8_e8m0fnu")
+"""The block-scaled kind of 8-bit operands."""
 QUAD = 4
 """Lanes that share a row of an operand."""
 RUN_BYTES = (32, 16)
@@ -126,6 +131,8 @@ def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | R
     total = c_dtype if c_dtype.is_integer or sums_in_float16(call) else widened(a, b, c_dtype)
     sparse = call.op.name == SPARSE
     found = instructions(total.name, a.name, b.name, capability, "mma", sparse=sparse)
+    if call.op is GEMM_SCALED and (why := _scaled_refusal(call, capability)):
+        return Refusal(why)
     if not found:
         if a.name == "float32":
             return Refusal("float32 is summed exactly by scalar code; `tile.allow_tf32` lets operands be rounded")
@@ -143,6 +150,17 @@ def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | R
             return product
         reasons.append(product)
     return reasons[-1]
+
+
+def _scaled_refusal(call: OpCall, capability: int) -> str:
+    """Why no instruction takes factors of its operands; empty where one does."""
+    a, b = (operand_type(call, side).name for side in "ab")
+    if capability < SCALED_FROM or find(*MXF8F6F4, a, b) is None or {as_dtype(a).bits, as_dtype(b).bits} != {8}:
+        return f"sm_{capability} has no block-scaled mma of {a} and {b}; sm_120 has it for floats of 8 bits"
+    if str(call.region("c").source.dtype) != "float32":
+        return "block-scaled mma sums in float32"
+    scopes = {regions.scope(call.region(side).source) for side in ("fa", "fb")}
+    return "" if scopes <= set(regions.SHARED) else "block-scaled mma takes its factors from shared memory"
 
 
 def _fitted(call: OpCall, instruction: MatrixInstruction, warps: int) -> WarpProduct | Refusal:

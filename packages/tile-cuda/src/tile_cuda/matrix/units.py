@@ -10,6 +10,7 @@ from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.ops.base import OpCall
+from tile_core.ops.gemm_scaled import GEMM_SCALED
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.block_scaled import product_of
@@ -50,7 +51,7 @@ class TensorCores:
         if in_tensor_memory(call.region("c").source):
             yield product_of(call)
             return
-        if self.capability == WARPGROUP_PRODUCTS:
+        if self.capability == WARPGROUP_PRODUCTS and call.op is not GEMM_SCALED:
             found = warpgroup_product(call, threads)
             yield found
             if isinstance(found, Product):

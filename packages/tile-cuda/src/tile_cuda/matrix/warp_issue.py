@@ -19,11 +19,13 @@ from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.swizzle import UNIT_BYTES
 from tile_core.ops.build import cast, number
+from tile_core.ops.gemm_scaled import FACTORS, GEMM_SCALED, IN_A_WORD, granularity
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.ldmatrix import ldmatrix
 from tile_cuda.instructions.mma import mma, mma_sp, round_tf32
+from tile_cuda.instructions.mma_scaled import find, mma_scaled
 from tile_cuda.instructions.shapes import Digit
-from tile_cuda.matrix.mma import COLUMNS, QUAD, WARP
+from tile_cuda.matrix.mma import COLUMNS, MXF8F6F4, QUAD, WARP
 from tile_cuda.matrix.operands import SharedMatrix, reading
 from tile_cuda.matrix.places import coordinates, places
 from tile_cuda.matrix.product import sizes
@@ -115,7 +117,8 @@ class WarpIssue:
             at = i * self._groups + whole if product.a is None and a.same_as(self._fragment("a")) else None
             at = (i * self._steps + step) * product.held_groups if at is None else at
             left = _address(a, at * (self._halves * packed))
-            word = self._word(i, chunk * self._steps + step) if self._instruction.sparse else None
+            at_step = chunk * self._steps + step
+            word = self._word(i, at_step) if self._instruction.sparse else None
 
             def column(j: ir.Expr) -> S.Stmt:
                 c = _address(sums, (i * self._across + j) * (2 * self._halves))
@@ -124,6 +127,8 @@ class WarpIssue:
                     direct = b.same_as(self._fragment("b"))
                     first = j * self._groups + whole if direct else j * self._per_chunk + group
                 right = _address(b, first * packed)
+                if product.call.op is GEMM_SCALED:
+                    return self._do(self._scaled(c, left, right, i, j, at_step))
                 if word is not None:
                     return self._do(mma_sp(c, left, right, word, instruction=self._instruction))
                 return self._do(mma(c, left, right, instruction=self._instruction))
@@ -135,6 +140,29 @@ class WarpIssue:
     def _word(self, at: ir.Expr, step: ir.Expr) -> ir.Expr:
         """A lane's word of metadata: where the stored elements of A belong."""
         return places(self._instruction, self._product.call, self._lane, self._row_of(at), step)
+
+    def _scaled(self, c: ir.Expr, left: ir.Expr, right: ir.Expr, i: ir.Expr, j: ir.Expr, step: ir.Expr) -> ir.Expr:
+        """The block-scaled instruction: of four lanes the first two have the words of A's rows, the first that of B."""
+        quad, half = tirx.floordiv(self._lane, int32(QUAD)), tirx.floormod(self._lane, int32(2))
+        row = self._row_of(i) + quad + half * ROWS
+        column = tirx.floordiv(self._warp, int32(self._product.down)) * (self._across * COLUMNS) + j * COLUMNS + quad
+        factors = (self._factor("a", row, step), self._factor("b", column, step))
+        found = find(*MXF8F6F4, self._instruction.a, self._instruction.b)
+        assert found is not None
+        return mma_scaled(c, left, right, *factors, instruction=found)
+
+    def _factor(self, side: str, line: ir.Expr, step: ir.Expr) -> ir.Expr:
+        """A word whose lowest byte is the factor of a step."""
+        call = self._product.call
+        region, start = call.region(FACTORS[side]), call.args["k_start"]
+        first = start if str(start.ty.dtype) == "int32" else tirx.Cast("int32", start)
+        number_of = tirx.floordiv(first + step * self._instruction.k, int32(granularity(call, side)))
+        *leading, rows, words = (axis.min for axis in region.region)
+        word = tirx.BufferLoad(
+            region.source, [*leading, rows + line, words + tirx.floordiv(number_of, int32(IN_A_WORD))]
+        )
+        shift = tirx.Cast("uint32", tirx.floormod(number_of, int32(IN_A_WORD)) * int32(8))
+        return tirx.shift_right(word, shift)
 
     # -- operands --------------------------------------------------------------------------------------------------
 

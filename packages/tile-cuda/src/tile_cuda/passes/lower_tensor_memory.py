@@ -26,6 +26,7 @@ from tile_core.layouts import Fragment
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import cast, parallel
 from tile_core.ops.copy import COPY, LAYOUT
+from tile_core.ops.gemm_scaled import GEMM_SCALED
 from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
@@ -35,6 +36,7 @@ from tile_cuda.instructions.tcgen05 import tcgen05_fence, tcgen05_load, tcgen05_
 from tile_cuda.matrix.block_scaled import product_of
 from tile_cuda.matrix.product import Refusal
 from tile_cuda.matrix.tcgen05 import LANES, WARP, WORD_BITS, address, foreign, in_tensor_memory
+from tile_cuda.matrix.units import TensorCores
 from tile_cuda.passes.note_descriptors import placed_apart
 
 _LANE_SHIFT, _MOST_AT_ONCE = 16, 128
@@ -86,6 +88,7 @@ class LowerTensorMemory:
     """See the module."""
 
     name: ClassVar[str] = "lower_tensor_memory"
+    units: TensorCores
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass.
@@ -100,7 +103,7 @@ class LowerTensorMemory:
             launch = launch_ir.from_stmt(loop)
 
             def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
-                return _lowered(stmt, launch)
+                return _lowered(stmt, launch, self.units)
 
             body = visit.mutate(launch.body, (S.Evaluate, evaluate))
             return replace(launch, body=placed_apart(body, _in_flight(launch.body))).to_stmt()
@@ -118,7 +121,7 @@ def _in_flight(body: S.Stmt) -> set[ir.Var]:
     return {tile for tile in tiles if not in_tensor_memory(tile)}
 
 
-def _lowered(stmt: S.Evaluate, launch: launch_ir.Launch) -> S.Stmt:
+def _lowered(stmt: S.Evaluate, launch: launch_ir.Launch, units: TensorCores) -> S.Stmt:
     """A tile op, where it has to do with tensor memory as what the threads do."""
     from tile_core.ops import OPS
 
@@ -127,6 +130,12 @@ def _lowered(stmt: S.Evaluate, launch: launch_ir.Launch) -> S.Stmt:
     call = view(stmt, OPS)
     used = [value for value in call.args.values() if isinstance(value, ir.TensorRegion)]
     if not any(in_tensor_memory(value.source) for value in used):
+        if call.op is GEMM_SCALED and units.product(call, prod(launch.threads), None) is None:
+            raise MissingLoweringError(
+                f"gemm_scaled: {units.explain(call, prod(launch.threads))}",
+                remedy="scale a tile of float32 products after T.gemm",
+                span=call.source_span,
+            )
         return stmt
     if call.op.name in PRODUCTS:
         product = product_of(call)
