@@ -15,6 +15,7 @@ import tile_core as tl
 import tile_core.language as portable
 import tile_cuda.language as T
 from tile_core.errors import (
+    CallSignatureError,
     DialectNameError,
     EmulatorCompilerError,
     KernelKeywordError,
@@ -122,6 +123,25 @@ def test_importing_it_imports_nothing_heavy() -> None:
     program = 'import sys, tile_cuda.language; print(sorted({"tvm", "tvm_ffi", "torch", "numpy"} & set(sys.modules)))'
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_error_of_the_dialect_is_at_the_line_of_its_caller() -> None:
+    with pytest.raises(OpArgumentError, match="100 registers a thread") as raised:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=128):
+                T.set_max_nreg(100, 1)
+
+    assert "T.set_max_nreg(100, 1)" in str(raised.value)
+    with pytest.raises(CallSignatureError, match=r"see help\(T\.set_max_nreg\)") as raised:
+
+        @T.prim_func
+        def other(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=128):
+                T.set_max_nreg(96, wrong=1)
+
+    assert "T.set_max_nreg(96, wrong=1)" in str(raised.value)
 
 
 def with_prelude(prelude: str) -> Any:

@@ -26,9 +26,20 @@ ANNOTATION = "<annotation>"
 """The file name under which annotations written as strings are evaluated."""
 
 
+@functools.cache
+def _own_packages() -> tuple[str, ...]:
+    """Where this package and the installed backends are; none is imported for the answer."""
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    names = {point.module.partition(".")[0] for point in entry_points(group="tile.backends")}
+    specs = (find_spec(name) for name in sorted(names))
+    return (PACKAGE, *(f"{place}{os.sep}" for spec in specs if spec for place in spec.submodule_search_locations or ()))
+
+
 def is_own_file(file: str) -> bool:
-    """Whether a code object's file is part of this package or of TVM, Python or C++."""
-    own = file.startswith(PACKAGE) and not file.startswith(PROGRAMS)
+    """Whether a code object's file is part of this package, of a backend, or of TVM, Python or C++."""
+    own = file.startswith(_own_packages()) and not file.startswith(PROGRAMS)
     return own or "/tvm/" in file or "/tvm_ffi/" in file or file.endswith((".cc", ".h", ".pyx", ".pxi"))
 
 
