@@ -61,8 +61,11 @@ def test_adds(name: str, n: int) -> None:
 @pytest.mark.parametrize("n", [1024, 1021])
 def test_adds_of_rows(n: int) -> None:
     a, b, c = torch.randn(5, n).half(), torch.randn(5, n).half(), poisoned(5, n)
-    run(kernels.add_rows(5, n, "float16"), a, b, c)
+    source = run(kernels.add_rows(5, n, "float16"), a, b, c)
     assert torch.equal(c, a + b)
+    # A thread that also adds an element beside the vectors waits for both at the same time.
+    loads = [source.index(f"= *reinterpret_cast<const uint4*>(&{tensor}[") for tensor in "AB"]
+    assert max(loads) < source.index("C[by *")
 
 
 @pytest.mark.emulate

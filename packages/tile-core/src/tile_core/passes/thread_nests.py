@@ -93,14 +93,18 @@ class _Emitter:
         self._unit = self._vector_unit()
 
     def result(self) -> S.Stmt:
-        """The edges go between the loads and the work of a single batch, before the loops elsewhere."""
+        """The edges go between the loads and the work of a single batch, before the loops elsewhere.
+
+        So a thread with both waits for memory once.
+        """
         outer, batch = self._batches()
         slots = prod(counter.extent for counter in batch)
         edges = self._edges()
         if self._unit is None:
             return visit.sequence([*edges, self._loops(outer, self._once_indexed(self._lanes_only()))])
         before, between = (edges, []) if outer else ([], edges)
-        body = self._one_by_one(self._unit, between) if slots == 1 else self._batch(self._unit, batch, slots, between)
+        alone = slots == 1 and not between
+        body = self._one_by_one(self._unit) if alone else self._batch(self._unit, batch, slots, between)
         return visit.sequence([*before, self._loops(outer, body)], self._span)
 
     # -- loops -------------------------------------------------------------------------------------------------------
@@ -178,10 +182,10 @@ class _Emitter:
         ]
         return visit.sequence([*binds, body], self._span)
 
-    def _one_by_one(self, unit: VectorUnit, between: list[S.Stmt]) -> S.Stmt:
+    def _one_by_one(self, unit: VectorUnit) -> S.Stmt:
         slot = int32(0)
         body = visit.sequence([*unit.arrays(1), unit.loads(slot), unit.work(slot)], self._span)
-        return visit.sequence([*between, self._once_indexed(self._where_whole(body, unit.conditions))], self._span)
+        return self._once_indexed(self._where_whole(body, unit.conditions))
 
     def _batch(self, unit: VectorUnit, batch: list[_Counter], slots: int, between: list[S.Stmt]) -> S.Stmt:
         """The loads of all units of the batch, then the work of each."""
