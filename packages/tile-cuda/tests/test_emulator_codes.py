@@ -22,6 +22,7 @@ from tile_core.jit.artifact import CompileRequest
 from tile_core.passes import lower
 from tile_core.passes.pipeline import build_pipeline
 from tile_core.plugins import manager
+from tile_core.printer.overflow import Overflow
 from tile_core.testing.codes import Program, inside, refuse
 from tile_cuda import runtime
 from tile_cuda.compiler import compile_lowered
@@ -103,6 +104,10 @@ PROGRAMS = {
     "EmulatedFenceError": Program(HANDMADE + STORE, "tile"),
     "EmulatedInstructionError": Program(HANDMADE + WGMMA, "another wgmma"),
     "EmulatedRaceError": Program(emulated("A[0] = tx  # HERE"), "writes A[0], which thread (0, 0, 0) wrote"),
+    "EmulatedUndefinedError": Program(
+        emulated("A[tx] = (A[tx] + 2147483647) * 2  # HERE", "run(kernel, printed=plainly)"),
+        "a signed integer that leaves its range",
+    ),
     "EmulatedUnwrittenError": Program(emulated("A[0] = tile[2]  # HERE"), "tile[2], which nothing has written"),
     "EmulatorCompilerError": Program(
         """
@@ -146,8 +151,13 @@ class _Plant:
         return func.with_body(self.change(func.body))
 
 
-def run(kernel, change=None, **facts):
-    """Run a kernel under the emulator's checks, with a faulty pass and other facts of the target."""
+def plainly(patch):
+    """A printer that takes signed integers for never leaving their range."""
+    patch.setattr(Overflow, "wraps", lambda self, node: False)
+
+
+def run(kernel, change=None, printed=lambda patch: None, **facts):
+    """Run a kernel under the emulator's checks, with a faulty pass or printer and other facts of the target."""
     import torch
 
     planted = () if change is None else (_Plant(change),)
@@ -160,6 +170,7 @@ def run(kernel, change=None, **facts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lower, "build_pipeline", lambda *given: (*build_pipeline(*given), *planted))
         patch.setattr(manager, "resolve", other_facts)
+        printed(patch)
         made = tl.compile(kernel, target="cuda", execution="emulate", pass_configs={"tile.emulate_check": not facts})
     made(*(torch.zeros(param.shape, dtype=param.dtype.torch) for param in made.params))
 
@@ -190,5 +201,11 @@ def test_a_program_for_each_code(name, monkeypatch):
     import tile_cuda.language as cuda
 
     kind = getattr(emulator, name, None) or getattr(device, name)
-    helpers = {"run": run, "misaligned": misaligned, "run_by_hand": run_by_hand, "monkeypatch": monkeypatch}
+    helpers = {
+        "run": run,
+        "misaligned": misaligned,
+        "run_by_hand": run_by_hand,
+        "monkeypatch": monkeypatch,
+        "plainly": plainly,
+    }
     refuse(kind, PROGRAMS[name], {**helpers, "shfl": lambda value: cuda.shfl_sync(value, 0)})

@@ -60,7 +60,7 @@ def emulated_artifact(
     source = source_of(printed)
     launcher = _Launcher(emulated.warp_size, sites)
     text = f"{source}\n{launcher.text(program.kernels, printed)}"
-    library = build_library(text, emulated.include / emulated.header)
+    library = build_library(text, emulated.include / emulated.header, checked=sites is not None)
     files = {LIBRARY: library, HOST_OBJECT: host_object(program, _DEVICE_HOST)}
     if sites is not None:
         files[SITES] = json.dumps([site.span and astuple(site.span) for site in sites.listed]).encode()

@@ -26,9 +26,13 @@ from tile_core.jit.compile import disk_cache
 
 COMPILERS = ("c++", "g++", "clang++")
 COMMON = ("-std=c++17", "-fPIC", "-Wno-unknown-pragmas", "-Wno-attributes")
-# Device code rounds after every operation, wraps integers and views memory under several types.
+# Device code rounds after every operation and views memory under several types. Signed integers that overflow are as
+# undefined as for a device's compiler: printed code does without.
 # GCC 12 takes `0.0f - (float)i` for `-(float)i`, which is -0 at 0, unless it is to mind the rounding.
-KERNEL = ("-O1", "-fwrapv", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing")
+KERNEL = ("-O1", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing")
+# What is undefined calls a function of `source/undefined.cpp`. A shift of a negative number to the left is not: C++20
+# defines it, as every compiler does.
+CHECKED = ("-fsanitize=signed-integer-overflow,shift-exponent", "-fno-sanitize-recover=all")
 RUNTIME = ("-O2",)
 LIBRARY = "emulated.so"
 PRECOMPILE_AFTER = 4
@@ -63,12 +67,13 @@ def folder() -> Path:
     return Path(str(resources.files("tile_core.emulator")))
 
 
-def build_library(source: str, header: Path | None = None) -> bytes:
+def build_library(source: str, header: Path | None = None, *, checked: bool = False) -> bytes:
     """The shared library made of `source`, a kernel in the language that `header` gives a meaning, and the emulator.
 
     Args:
         source: C++ behind the header, which it need not include.
         header: a backend's header over `tile_emulator.h`, which is the default.
+        checked: whether the kernel stops where it computes what C leaves undefined.
 
     Raises:
         MissingCompilerError: there is no C++ compiler.
@@ -77,21 +82,28 @@ def build_library(source: str, header: Path | None = None) -> bytes:
     program = compiler()
     runtime = _runtime_object(program)
     header = header or folder() / "include" / "tile_emulator.h"
-    first = _headers(os.getpid()).get(program, header)
+    command = _command(program, header, checked)
+    first = _headers(os.getpid()).get(command, header)
     with tempfile.TemporaryDirectory(prefix="tile-emulator-") as name:
         work = Path(name)
         kernel, made, library = work / "kernel.cpp", work / _OBJECT, work / LIBRARY
         kernel.write_text(source, encoding="utf-8")
         made.write_bytes(runtime)
-        linked = ["-include", str(first), "-shared", str(kernel), str(made), "-o", str(library)]
-        _run([*_command(program, header), *linked], source, header.parent)
+        linked = ["-shared", str(made), "-o", str(library)]
+        if not checked:
+            _run([*command, "-include", str(first), str(kernel), *linked], source, header.parent)
+            return library.read_bytes()
+        # Linked with the options of the checks, it would need the compiler's library for them.
+        compiled = work / "kernel.o"
+        _run([*command, "-include", str(first), "-c", str(kernel), "-o", str(compiled)], source, header.parent)
+        _run([program, str(compiled), *linked], source, header.parent)
         return library.read_bytes()
 
 
-def _command(program: str, header: Path) -> list[str]:
+def _command(program: str, header: Path, checked: bool) -> tuple[str, ...]:
     """How the compiler is called for kernels that include `header`, and for the header itself."""
     paths = [part for include in (folder() / "include", header.parent) for part in ("-I", str(include))]
-    return [program, *COMMON, *KERNEL, *paths]
+    return (program, *COMMON, *KERNEL, *(CHECKED if checked else ()), *paths)
 
 
 class _Headers:
@@ -99,12 +111,12 @@ class _Headers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._uses: Counter[tuple[str, Path]] = Counter()
+        self._uses: Counter[tuple[str, ...]] = Counter()
         self._place = tempfile.TemporaryDirectory(prefix="tile-emulator-", ignore_cleanup_errors=True)
 
-    def get(self, program: str, header: Path) -> Path:
+    def get(self, command: tuple[str, ...], header: Path) -> Path:
         """The file to include for a header: itself, or one beside which lies what GCC and Clang take for it."""
-        key = (program, header)
+        key = (*command, str(header))
         file = Path(self._place.name, hashlib.sha256(repr(key).encode()).hexdigest()[:16], header.name)
         with self._lock:
             self._uses[key] += 1
@@ -113,7 +125,7 @@ class _Headers:
                 file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 file.write_text(text, encoding="utf-8")
                 made = ["-x", "c++-header", str(file), "-o", f"{file}.gch"]
-                _run([*_command(program, header), *made], text, header.parent)
+                _run([*command, *made], text, header.parent)
             return file if file.exists() else header
 
 

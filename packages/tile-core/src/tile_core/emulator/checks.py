@@ -3,6 +3,9 @@
 The printed form of an access becomes an accessor of `tile_checks.h` that gets, beside the element, the indices and
 extents, and the site: the buffer and the author's line. Everything else is printed as the backend prints it. A backend
 needs nothing of its own for this: accesses go through `element`, and an operation through its handler.
+
+The compiler adds checks of what C leaves undefined and a device's compiler takes for impossible: signed integers that
+leave their range, and shifts by more than a type has bits (`build.CHECKED`, `source/undefined.cpp`).
 """
 
 from __future__ import annotations
@@ -87,6 +90,8 @@ def checked(language: Language, sites: Sites, fresh: Collection[ir.Var] = ()) ->
         calls={name: checker.operation(name, call) for name, call in language.calls.items() if name != _ADDRESS_OF},
         header=(*language.header, '#include "tile_checks.h"'),
         restrict="",
+        # The compiler adds checks of its own: an overflow that they find is a fault of the printer.
+        wraps_stored=True,
     )
 
 

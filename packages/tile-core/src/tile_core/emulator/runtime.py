@@ -54,6 +54,7 @@ _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
     ),
     10: (errors.EmulatedFenceError, "put a fence between the writes and the barrier before the copy"),
     12: (DeviceAssertError, ASSERTION_REMEDY),
+    13: (errors.EmulatedUndefinedError, "report it with the kernel, unless it has source of its own"),
 }
 """Error and remedy for each `tile::Fault` of a run."""
 _DESCRIPTOR = 11

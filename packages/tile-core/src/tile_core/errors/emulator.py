@@ -13,6 +13,7 @@ __all__ = [
     "EmulatedFenceError",
     "EmulatedInstructionError",
     "EmulatedRaceError",
+    "EmulatedUndefinedError",
     "EmulatedUnwrittenError",
     "EmulatorCompilerError",
     "EmulatorRunError",
@@ -142,3 +143,14 @@ class EmulatedFenceError(TileError, RuntimeError):
     """
 
     code = "TILE-E0664"
+
+
+class EmulatedUndefinedError(TileError, ArithmeticError):
+    """An emulated kernel computes what C leaves undefined, so that a device's compiler may do anything with it.
+
+    A signed integer leaves its range, or a shift is by a negative number or by as many bits as there are. Integers of
+    programs wrap, and printed code says so to the compiler where it matters: this is a mistake of the compiler, unless
+    the kernel has source of its own. The message names the line of the printed code. Found with `TILE_EMULATE_CHECK=1`.
+    """
+
+    code = "TILE-E0665"

@@ -15,6 +15,8 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.ir.prim import expr as P
 
+from tile_core.ir import visit
+
 Node = Any
 
 
@@ -45,6 +47,9 @@ def of_dtype(node: Node) -> Interval:
 def of_size(node: Node) -> Interval:
     """The values of an extent that is not known until the call."""
     return Interval(0, of_dtype(node).high // 2)
+
+
+_FAR_FROM_THE_ENDS = Interval(-(1 << 28), 1 << 28)
 
 
 def _corners(function: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
@@ -107,6 +112,11 @@ class Intervals:
         """Whether a sum, difference or product may leave the range of its dtype."""
         found = self._found(node)
         return found is None or not found.within(of_dtype(node))
+
+    def knows(self, node: Node) -> bool:
+        """Whether all variables are known to be far from the ends of their range, as sizes are only taken to be."""
+        bounds = (self._variables.get(var) for var in visit.collect(node, ir.Var))
+        return all(found is not None and found.within(_FAR_FROM_THE_ENDS) for found in bounds)
 
     def _found(self, node: Node) -> Interval | None:
         if isinstance(node, tirx.IntImm):

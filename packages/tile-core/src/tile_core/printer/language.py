@@ -125,6 +125,7 @@ class Language:
     * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
     * `element`: prints an element of a buffer in place of `name[offset]`; `place`: the address of an element for an
       operation that accounts for its accesses itself, in place of `&name[offset]`.
+    * `wraps_stored`: integers that overflow are computed as unsigned ones also where they are only stored.
     * `descriptor`: the declaration of a parameter that is a descriptor, with `{name}`, and the snippet of its type.
     """
 
@@ -151,6 +152,7 @@ class Language:
     helpers: tuple[Helper, ...] = ()
     vector_calls: frozenset[str] = frozenset()
     clusters: bool = False
+    wraps_stored: bool = False
     header: tuple[str, ...] = ()
     function: str = "void {name}({parameters})"
     inline: str = "static inline"

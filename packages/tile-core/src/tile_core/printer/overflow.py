@@ -2,9 +2,9 @@
 
 C leaves the overflow of signed integers undefined (ISO C 6.5, paragraph 5): a compiler may take `x + 1 > x` for true,
 and `x * 8 / 8` for `x`. Values of a program wrap. Most arithmetic is on indices of blocks, threads and loops, which
-stay in range; what can leave it comes from memory and from arguments. Only where such a value is looked at otherwise
-than by storing it to global memory (compared, divided, converted, named, an index) can the difference be seen: only
-there it is printed through a helper.
+stay in range; what can leave it comes from memory and from arguments, or from indices whose bounds are known and too
+large. Only where such a value is looked at otherwise than by storing it to global memory (compared, divided, converted,
+named, an index) can the difference be seen: only there it is printed through a helper.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Overflow:
         """Whether a sum, difference or product has to be computed as an unsigned one."""
         if not self._is_seen or str(node.ty.dtype) not in _WRAPPING:
             return False
-        return self._intervals.overflows(node) and self._is_data(node)
+        return self._intervals.overflows(node) and (self._is_data(node) or self._intervals.knows(node))
 
     def _is_data(self, node: Node) -> bool:
         if visit.collect(node, ir.TensorLoad) or visit.collect(node, ir.Call):

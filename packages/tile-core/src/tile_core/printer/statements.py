@@ -70,7 +70,7 @@ def _store(printer: Printer, node: Node) -> None:
         printer.language.vector_store(printer, node)
         return
     target = element(printer, node.buffer, node.indices, WRITE)
-    with printer.overflow.seen(by=scope(node.buffer) != "global"):
+    with printer.overflow.seen(by=printer.language.wraps_stored or scope(node.buffer) != "global"):
         value = printer.expr(node.value)
     printer.line(f"{target.text} = {value.text};")
 

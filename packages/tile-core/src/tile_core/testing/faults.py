@@ -5,8 +5,8 @@
     class TestFaults(PlantedFaults):
         target = "cuda"
 
-A fault is a pass after the last one: it changes the lowered program as a mistake of a pass would. Without the fault the
-same kernel must pass the checks.
+A fault is a pass after the last one, which changes the lowered program as a mistake of a pass would, or a printer that
+forgets something. Without the fault the same kernel must pass the checks.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tile_core.passes import lower
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import is_barrier
 from tile_core.passes.pipeline import build_pipeline
+from tile_core.printer.overflow import Overflow
 from tile_core.settings import settings
 
 Mutation = Callable[[S.Stmt], S.Stmt]
@@ -205,6 +206,13 @@ def stored(A: T.Tensor((64,), "int32")):
     return Out
 
 
+@T.prim_func
+def successors(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            B[i] = A[i] + 1
+
+
 def arrivals(order: str) -> Any:
     """Every block leaves a value; the last to arrive adds them up."""
 
@@ -336,6 +344,20 @@ class PlantedFaults:
             sources[chosen] = kernel.get_kernel_source()
         assert "tile_checks.h" in sources[None]
         assert "tile_checks.h" not in sources[False]
+
+    def test_integers_that_are_not_made_to_wrap(
+        self, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """C leaves it undefined, so that a device's compiler may do anything."""
+        values = torch.full((64,), 2**31 - 1, dtype=torch.int32)
+        total = torch.empty_like(values)
+        run(successors, values, total)
+        assert (total == -(2**31)).all()
+        with monkeypatch.context() as patch:
+            patch.setattr(Overflow, "wraps", lambda self, node: False)
+            with pytest.raises(errors.EmulatedUndefinedError, match=r"signed integer.* in kernel\.cpp:\d+") as raised:
+                run(successors, values, total)
+        self._check(raised.value, successors, "B[i] = A[i] + 1")
 
     def test_ordered_updates_order_blocks_and_relaxed_ones_do_not(self, run: Callable[..., None]) -> None:
         values = [torch.zeros(size, dtype=torch.int32) for size in (8, 1, 1)]

@@ -105,7 +105,7 @@ uint64_t live_lanes();
 uint64_t converged_lanes();
 // Whether a thread of this block has not ended.
 bool is_live(unsigned thread);
-// Where the author's source is: kept for reports of what this thread waits for.
+// Where the author's source is: kept for reports of what this thread waits for or computes.
 inline void here(int site) { block.self->site = site; }
 
 // Why a run ended early. `site` is a position in `tile_sites`.
@@ -122,7 +122,8 @@ enum class Fault : int {
   kCopy,
   kFence,
   kDescriptor,
-  kAssertion
+  kAssertion,
+  kUndefined
 };
 struct Failure {
   Fault fault = Fault::kNone;
