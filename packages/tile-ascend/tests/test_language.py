@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import tile_ascend.language as T
 import tile_core.language as portable
-from tile_ascend.language.unimplemented import UNIMPLEMENTED
-from tile_core.errors import DialectNameError, DialectNameUnimplementedError, KernelKeywordError
-
-
-def test_it_has_every_portable_name() -> None:
-    assert portable.exports() <= set(T.__all__)
-    assert T.copy is portable.copy
+from tile_core.errors import KernelKeywordError
 
 
 def test_kernel_is_its_own() -> None:
@@ -31,28 +22,3 @@ def test_kernel_refuses_other_keywords() -> None:
 def test_a_grid_has_exactly_one_axis() -> None:
     with pytest.raises(KernelKeywordError, match="1 grid extent"):
         T.Kernel(4, 4)
-
-
-def test_a_name_that_does_not_exist_yet_is_refused_at_its_line() -> None:
-    with pytest.raises(DialectNameUnimplementedError, match="TILE-E0591.*SimdVF") as raised:
-        T.SimdVF
-    assert raised.value.kind == "unimplemented"
-    assert raised.value.span is not None
-    assert raised.value.span.file == __file__
-    assert "SimdVF" in UNIMPLEMENTED
-
-
-def test_no_name_is_both_exported_and_missing() -> None:
-    assert not [name for name in UNIMPLEMENTED if name in T.__all__ and not hasattr(T, name)]
-    assert not [name for name in UNIMPLEMENTED if name not in T.__all__ and hasattr(T, name)]
-
-
-def test_a_wrong_name_is_no_unimplemented_name() -> None:
-    with pytest.raises(DialectNameError, match="TILE-E0123"):
-        T.no_such_name
-
-
-def test_importing_it_imports_nothing_heavy() -> None:
-    program = 'import sys, tile_ascend.language; print(sorted({"tvm", "tvm_ffi", "torch", "numpy"} & set(sys.modules)))'
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -8,8 +8,6 @@ import pytest
 
 from tile_ascend import target
 from tile_ascend.target import capabilities, parse_target, table
-from tile_core.dtypes import as_dtype
-from tile_core.errors import TargetSpecError
 from tile_core.targets import Target, select_target
 
 
@@ -26,27 +24,6 @@ def test_a_kind_alone_means_the_default_architecture(kind: str) -> None:
     assert chosen.backend == "ascend"
     assert chosen.option("arch") == "950"
     assert select_target(str(chosen)) == chosen
-
-
-def test_an_unknown_architecture_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(TargetSpecError, match="310") as error:
-        select_target({"kind": "ascend", "arch": "310"})
-    assert "950" in error.value.remedy
-
-
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(TargetSpecError, match="'colour'"):
-        select_target({"kind": "ascend", "colour": "red"})
-
-
-def test_every_dtype_in_the_table_exists() -> None:
-    for facts in table().architectures.values():
-        names = [*facts.dtypes, *facts.facts.get("convert_dtypes", [])]
-        for entry in facts.fact("matrix"):
-            for operand in ("a", "b", "c"):
-                named = entry.get(operand, [])
-                names += [named] if isinstance(named, str) else named
-        assert all(as_dtype(name).name == name for name in names)
 
 
 def test_a_block_is_sequential() -> None:

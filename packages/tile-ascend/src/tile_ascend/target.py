@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tile_core.errors import TargetSpecError
 from tile_core.plugins import Detection
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
-
-_OPTIONS = ("arch",)
 
 
 @functools.cache
@@ -40,18 +37,7 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     >>> str(parse_target("ascend", {"arch": "950"}))
     '{"kind": "ascend", "arch": "950"}'
     """
-    if unknown := sorted(set(options).difference(_OPTIONS)):
-        raise TargetSpecError(
-            f"the target {kind!r} has no option {unknown[0]!r}", remedy=f"its options are: {', '.join(_OPTIONS)}"
-        )
-    architecture = _architecture(options.get("arch", table().default))
-    return Target(kind="ascend", backend="ascend", options={"arch": architecture})
-
-
-def _architecture(name: object) -> str:
-    """The table's name of an architecture; a number is accepted for a name."""
-    table().capabilities(str(name))
-    return str(name)
+    return table().target("ascend", kind, options)
 
 
 def capabilities(target: Target) -> Capabilities:

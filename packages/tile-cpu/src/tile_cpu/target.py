@@ -16,6 +16,7 @@ from tile_core.plugins import Detection
 from tile_core.plugins.manifest import Priority
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
+from tile_core.targets.target import refuse_unknown
 from tile_cpu.llvm.features import cpu_facts, features_of, host_features, host_target
 
 HOST = "host"
@@ -45,10 +46,7 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     >>> parse_target("cpu", {"arch": "x86-64-v3"}).option("cpu")
     'x86-64-v3'
     """
-    if unknown := sorted(set(options).difference(_OPTIONS)):
-        raise TargetSpecError(
-            f"the target {kind!r} has no option {unknown[0]!r}", remedy=f"its options are: {', '.join(_OPTIONS)}"
-        )
+    refuse_unknown(kind, options, _OPTIONS)
     arch = options.get("arch", HOST)
     if not isinstance(arch, str):
         raise TargetSpecError(

@@ -7,12 +7,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from tile_core.errors import TargetSpecError
 from tile_core.plugins import Detection
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
 
-_OPTIONS = ("arch",)
 # CUdevice_attribute: compute capability.
 _MAJOR, _MINOR = 75, 76
 
@@ -61,21 +59,13 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     >>> str(parse_target("cuda", {"arch": "sm_90"}))
     '{"kind": "cuda", "arch": "sm_90"}'
     """
-    if unknown := sorted(set(options).difference(_OPTIONS)):
-        raise TargetSpecError(
-            f"the target {kind!r} has no option {unknown[0]!r}", remedy=f"its options are: {', '.join(_OPTIONS)}"
-        )
-    architecture = _architecture(options.get("arch", device_architecture()[0] or table().default))
-    return Target(kind="cuda", backend="cuda", options={"arch": architecture})
+    return table().target("cuda", kind, options, name=_architecture, default=device_architecture()[0])
 
 
-def _architecture(name: object) -> str:
+def _architecture(name: str) -> str:
     """The table's name of an architecture: `sm_90a` and `sm_100f` stand for the same facts as `sm_90` and `sm_100`."""
-    text = name if isinstance(name, str) else str(name)
-    base = text[:-1] if text[-1:] in ("a", "f") else text
-    known = base in table().architectures
-    table().capabilities(base if known else text)
-    return base
+    base = name[:-1] if name[-1:] in ("a", "f") else name
+    return base if base in table().architectures else name
 
 
 def capabilities(target: Target) -> Capabilities:

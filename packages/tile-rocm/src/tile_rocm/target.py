@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tile_core.errors import TargetSpecError
 from tile_core.plugins import Detection
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
 from tile_rocm.libraries import COMPILER, RUNTIME, candidates
-
-_OPTIONS = ("arch",)
 
 
 @functools.cache
@@ -45,19 +42,12 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     >>> str(parse_target("rocm", {"arch": "gfx942"}))
     '{"kind": "rocm", "arch": "gfx942"}'
     """
-    if unknown := sorted(set(options).difference(_OPTIONS)):
-        raise TargetSpecError(
-            f"the target {kind!r} has no option {unknown[0]!r}", remedy=f"its options are: {', '.join(_OPTIONS)}"
-        )
-    architecture = _architecture(options.get("arch", table().default))
-    return Target(kind="rocm", backend="rocm", options={"arch": architecture})
+    return table().target("rocm", kind, options, name=_architecture)
 
 
-def _architecture(name: object) -> str:
+def _architecture(name: str) -> str:
     """The table's name of an architecture; features (`gfx942:sramecc+:xnack-`) do not change the facts."""
-    base = str(name).partition(":")[0]
-    table().capabilities(base)
-    return base
+    return name.partition(":")[0]
 
 
 def capabilities(target: Target) -> Capabilities:

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from tile_core.errors import TargetSpecError
 from tile_core.plugins import Detection
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
+from tile_core.targets.target import refuse_unknown
 from tile_toy.settings import settings
 
 BELOW_HOST = 5
@@ -37,8 +37,7 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     Raises:
         TargetSpecError: an option was given.
     """
-    if options:
-        raise TargetSpecError(f"the target {kind!r} has no options, got {', '.join(map(repr, options))}")
+    refuse_unknown(kind, options, ())
     return Target(kind, "toy")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from tile_core.errors.plugins import TargetSpecError, TargetTableError
-from tile_core.targets.target import Capabilities
+from tile_core.targets.target import Capabilities, Target, refuse_unknown
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The loader by libyaml where there is one: it reads ten times as fast, and every first compilation waits for it."""
@@ -69,6 +69,7 @@ FACT_TYPES: Mapping[str, _Type] = MappingProxyType(
     }
 )
 REQUIRED = ("vector_bytes", "dtypes")
+_ARCHITECTURE = "arch"
 SECTIONS = ("default", "facts", "common", "architectures")
 
 
@@ -90,6 +91,32 @@ class TargetTable:
             known = ", ".join(self.architectures)
             raise TargetSpecError(f"there is no architecture {name!r}", remedy=f"known architectures: {known}")
         return self.architectures[name]
+
+    def target(
+        self,
+        backend: str,
+        kind: str,
+        options: Mapping[str, Any],
+        *,
+        name: Callable[[str], str] = str,
+        default: str | None = None,
+    ) -> Target:
+        """The target of a backend whose only option is `arch`.
+
+        Args:
+            backend: the backend's name, which is also the kind of its targets.
+            kind: the kind that was written, for messages.
+            options: what was written beside it.
+            name: from how an architecture may be spelled to its name in the table.
+            default: the architecture where none is given; by default the table's.
+
+        Raises:
+            TargetSpecError: another option, or an architecture that the table does not list.
+        """
+        refuse_unknown(kind, options, (_ARCHITECTURE,))
+        chosen = name(str(options.get(_ARCHITECTURE, default or self.default)))
+        self.capabilities(chosen)
+        return Target(backend, backend, {_ARCHITECTURE: chosen})
 
 
 def load_table(package: str, name: str = "targets.yaml") -> TargetTable:

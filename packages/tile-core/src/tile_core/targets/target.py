@@ -7,7 +7,7 @@ a backend's `targets.yaml`; shared code asks them and never a target's name.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -71,6 +71,19 @@ def _check_json(kind: str, options: object) -> None:
                 f"option {name!r} of target {kind!r} is {value!r}, which is not a JSON value",
                 remedy="use text, numbers, booleans, None, and lists or mappings of these",
             ) from error
+
+
+def refuse_unknown(kind: str, options: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse options that a backend does not know.
+
+    Raises:
+        TargetSpecError: one of `options` is not in `known`.
+    """
+    if unknown := sorted(set(options).difference(known)):
+        raise TargetSpecError(
+            f"the target {kind!r} has no option {unknown[0]!r}",
+            remedy=f"its options are: {', '.join(known)}" if known else "it has none: name the kind alone",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,11 @@ A tile register holds 16 rows of 64 bytes. `TDPBF16PS` and its integer relatives
 hold the groups of 2 or 4 elements that lie next to each other along K, the layout that the dot products of
 `gemm_kernels` use too. Two by two tiles of C share two tiles of A and two of B.
 
-Linux gives the tile registers to a process that asks for them (Documentation/arch/x86/xstate.rst).
+Linux gives the tile registers to a process that asks for them (`features.py`).
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import platform
 from collections.abc import Iterator
 
 from tile_cpu.llvm.functions import Function
@@ -22,20 +19,6 @@ COLUMNS = 16
 """32-bit elements in a row of C."""
 
 INSTRUCTIONS = {"bf16": "tdpbf16ps", "s8": "tdpbssd", "u8": "tdpbuud"}
-
-_ARCH_PRCTL = 158
-_REQUEST_PERMISSION = 0x1023
-_TILE_DATA = 18
-
-
-@functools.cache
-def permitted() -> bool:
-    """Ask the kernel for the tile registers; whether this process may use them."""
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return False
-    syscall = ctypes.CDLL(None).syscall
-    syscall.restype = ctypes.c_long
-    return syscall(ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(_REQUEST_PERMISSION), ctypes.c_long(_TILE_DATA)) == 0
 
 
 def configure() -> Function:

@@ -7,18 +7,21 @@ difference to what the name implies.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tile_cpu.llvm import amx
-
 # The features of tile registers, which the operating system grants or not.
 _TILES = "amx-"
 # LLVM prefers 256-bit vectors on machines that lowered their clock under 512-bit code; explicit vectors are meant.
 _ALWAYS = ("-prefer-256-bit",)
+_ARCH_PRCTL = 158
+_REQUEST_PERMISSION = 0x1023
+_TILE_DATA = 18
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,23 @@ def facts_of(capabilities: Any) -> CpuFacts:
 
 
 @functools.cache
+def _tiles_are_permitted() -> bool:
+    """Ask Linux for the tile registers (Documentation/arch/x86/xstate.rst); whether this process may use them."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return False
+    syscall = ctypes.CDLL(None).syscall
+    syscall.restype = ctypes.c_long
+    return syscall(ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(_REQUEST_PERMISSION), ctypes.c_long(_TILE_DATA)) == 0
+
+
+@functools.cache
 def host_features() -> Mapping[str, bool]:
     """The instruction sets that LLVM knows for this kind of machine, and whether this process may use each."""
     import tvm
 
     read = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
     host = {} if read is None else {str(name): bool(value) for name, value in read().items()}
-    if any(on for name, on in host.items() if name.startswith(_TILES)) and not amx.permitted():
+    if any(on for name, on in host.items() if name.startswith(_TILES)) and not _tiles_are_permitted():
         host |= {name: False for name in host if name.startswith(_TILES)}
     return MappingProxyType(host)
 
