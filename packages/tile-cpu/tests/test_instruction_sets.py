@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import tile_core as tl
-import tile_core.language as T
 from tile_core.jit.artifact import CompileRequest
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
@@ -17,6 +16,7 @@ from tile_cpu.llvm.features import cpu_facts, host_target
 from tile_cpu.target import capabilities, parse_target
 
 LEVELS = ("x86-64", "x86-64-v3", "x86-64-v4")
+TILES = {"bm": 32, "bn": 48, "bk": 32}
 
 
 def runs(arch):
@@ -26,70 +26,35 @@ def runs(arch):
     return platform.machine() == "x86_64" and host.vector_bytes >= facts["vector_bytes"] and host.fma >= facts["fma"]
 
 
-def gemm(M, N, K, dtype, total):
-    @T.prim_func
-    def kernel(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), total)):
-        with T.Kernel(T.ceildiv(N, 48), T.ceildiv(M, 32)) as (bx, by):
-            a = T.alloc_shared((32, 32), dtype)
-            b = T.alloc_shared((32, 48), dtype)
-            c = T.alloc_fragment((32, 48), total)
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, 32), num_stages=2):
-                T.copy(A[by * 32, k * 32], a)
-                T.copy(B[k * 32, bx * 48], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * 32, bx * 48])
-
-    return kernel
-
-
-def softmax(M, N):
-    @T.prim_func
-    def kernel(X: T.Tensor((M, N), "float32"), Y: T.Tensor((M, N), "float32")):
-        with T.Kernel(M) as bx:
-            x = T.alloc_fragment((1, N), "float32")
-            largest = T.alloc_fragment((1,), "float32")
-            total = T.alloc_fragment((1,), "float32")
-            T.copy(X[bx, 0], x)
-            T.reduce_max(x, largest, dim=1)
-            for i, j in T.Parallel(1, N):
-                x[i, j] = T.exp(x[i, j] - largest[i])
-            T.reduce_sum(x, total, dim=1)
-            for i, j in T.Parallel(1, N):
-                Y[bx + i, j] = x[i, j] / total[i]
-
-    return kernel
-
-
 @pytest.mark.parametrize(
     ("dtype", "total"), [("float32", "float32"), ("bfloat16", "float32"), ("float16", "float32"), ("int8", "int32")]
 )
 @pytest.mark.parametrize("arch", LEVELS)
-def test_gemm(arch, dtype, total):
+def test_gemm(workloads, arch, dtype, total):
     if not runs(arch):
         pytest.skip(f"this machine does not run {arch}")
     kind = getattr(torch, dtype)
     a, b = (torch.randint(-4, 5, shape).to(kind) for shape in ((70, 77), (77, 90)))
     out = torch.full((70, 90), 99).to(getattr(torch, total))
-    tl.compile(gemm(70, 90, 77, dtype, total), target={"kind": "cpu", "arch": arch})(a, b, out)
+    tl.compile(workloads.gemm(70, 90, 77, dtype, total, **TILES), target={"kind": "cpu", "arch": arch})(a, b, out)
     assert torch.equal(out.double(), a.double() @ b.double())
 
 
 @pytest.mark.parametrize("columns", [1, 5, 64, 203])
 @pytest.mark.parametrize("arch", LEVELS)
-def test_softmax(arch, columns):
+def test_softmax(workloads, arch, columns):
     if not runs(arch):
         pytest.skip(f"this machine does not run {arch}")
     source, out = torch.randn(7, columns), torch.full((7, columns), 9.0)
     source[3, 0] = float("-inf") if columns > 1 else 0.0
-    tl.compile(softmax(7, columns), target={"kind": "cpu", "arch": arch})(source, out)
+    tl.compile(workloads.softmax(7, columns), target={"kind": "cpu", "arch": arch})(source, out)
     torch.testing.assert_close(out, source.softmax(1))
 
 
 @pytest.mark.parametrize(("dtype", "total"), [("float32", "float32"), ("bfloat16", "float32"), ("int8", "int32")])
-def test_code_for_another_architecture(dtype, total):
+def test_code_for_another_architecture(workloads, dtype, total):
     request = CompileRequest(parse_target("cpu", {"arch": "armv8-a"}))
-    lowered, _ = lower(gemm(64, 96, 64, dtype, total), request, backend("cpu"))
+    lowered, _ = lower(workloads.gemm(64, 96, 64, dtype, total, **TILES), request, backend("cpu"))
     assembly = build_module(lowered, request).inspect_source("asm")
     assert ("fmla" if total == "float32" else "mla") in assembly
     assert "bl\tfma" not in assembly

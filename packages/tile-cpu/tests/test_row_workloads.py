@@ -60,76 +60,31 @@ def rows(size: tuple[int, int], seed: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_add(dtype: str) -> None:
-    block = 512
-
-    @T.prim_func
-    def kernel(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype)):
-        with T.Kernel(T.ceildiv(n, block)) as bx:
-            for i in T.Parallel(block):
-                C[bx * block + i] = A[bx * block + i] + B[bx * block + i]
-
-    run = tl.compile(kernel, target="cpu")
+def test_add(workloads: Any, dtype: str) -> None:
+    run = tl.compile(workloads.add(n, dtype, block=512), target="cpu")
     for seed, size in enumerate(shapes(1)):
         a, b = (rows(size, seed + shift).flatten().to(getattr(torch, dtype)) for shift in (0, 100))
         checked(run, [a, b], a + b, seed, rtol=0, atol=0)
 
 
-def softmax(columns: int) -> Any:
-    @T.prim_func
-    def kernel(X: T.Tensor((m, columns), "float32"), Y: T.Tensor((m, columns), "float32")):
-        with T.Kernel(m) as bx:
-            x = T.alloc_fragment((1, columns), "float32")
-            largest = T.alloc_fragment((1,), "float32")
-            total = T.alloc_fragment((1,), "float32")
-            T.copy(X[bx, 0], x)
-            T.reduce_max(x, largest, dim=1)
-            for i, j in T.Parallel(1, columns):
-                x[i, j] = T.exp(x[i, j] - largest[i])
-            T.reduce_sum(x, total, dim=1)
-            for i, j in T.Parallel(1, columns):
-                Y[bx + i, j] = x[i, j] / total[i]
-
-    return kernel
-
-
-def test_softmax() -> None:
+def test_softmax(workloads: Any) -> None:
     for seed, size in enumerate(shapes(2)):
         source = rows(size, seed)
-        run = tl.compile(softmax(size[1]), target="cpu")
+        run = tl.compile(workloads.softmax(m, size[1]), target="cpu")
         expected = source.double().softmax(1)
         checked(run, [source], expected, seed, rtol=2e-6, atol=1e-30)
 
 
-def rms_norm(columns: int) -> Any:
-    @T.prim_func
-    def kernel(
-        X: T.Tensor((m, columns), "float32"), W: T.Tensor((columns,), "float32"), Y: T.Tensor((m, columns), "float32")
-    ):
-        with T.Kernel(m) as bx:
-            x = T.alloc_fragment((1, columns), "float32")
-            square = T.alloc_fragment((1, columns), "float32")
-            total = T.alloc_fragment((1,), "float32")
-            T.copy(X[bx, 0], x)
-            for i, j in T.Parallel(1, columns):
-                square[i, j] = x[i, j] * x[i, j]
-            T.reduce_sum(square, total, dim=1)
-            for i, j in T.Parallel(1, columns):
-                Y[bx + i, j] = x[i, j] * T.rsqrt(total[i] / columns + EPS) * W[j]
-
-    return kernel
-
-
-def test_rms_norm() -> None:
+def test_rms_norm(workloads: Any) -> None:
     for seed, size in enumerate(shapes(3)):
         source, weights = rows(size, seed), torch.randn(size[1])
-        kernel = tl.compile(rms_norm(size[1]), target="cpu")
+        kernel = tl.compile(workloads.rms_norm(m, size[1]), target="cpu")
         wide = source.double()
         expected = wide * (wide.square().mean(1, keepdim=True) + EPS).rsqrt() * weights.double()
         checked(kernel, [source, weights], expected, seed, rtol=2e-6, atol=1e-30)
 
 
-def test_every_loop_of_them_runs_in_vectors() -> None:
-    for program in (softmax(1003), rms_norm(1003)):
+def test_every_loop_of_them_runs_in_vectors(workloads: Any) -> None:
+    for program in (workloads.softmax(m, 1003), workloads.rms_norm(m, 1003)):
         report = tl.compile(program, target={"kind": "cpu", "arch": "x86-64-v4"}).report()
         assert [loop["lanes"] for loop in report["vectorized_loops"]] == [16] * 3
