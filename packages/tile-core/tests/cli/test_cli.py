@@ -70,6 +70,11 @@ def test_every_command_has_help(tile: Any, name: str) -> None:
     assert importlib.import_module(COMMANDS[name]).command.help
 
 
+def test_the_examples_of_a_command_stand_on_lines_of_their_own(tile: Any) -> None:
+    lines = tile("compile", "--help").output.splitlines()
+    assert "    tile compile matmul.py:matmul --stage lower_tile_ops --target cpu" in lines
+
+
 def test_version(tile: Any) -> None:
     from importlib.metadata import version
 

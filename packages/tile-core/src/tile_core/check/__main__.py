@@ -12,8 +12,12 @@ from tile_core.errors.base import TileError
 
 def main(arguments: list[str] | None = None) -> int:
     """Scan the files; 1 if something is found, 2 if a file cannot be read or is no Python."""
-    parser = argparse.ArgumentParser(prog="python -m tile_core.check", description=__doc__)
-    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser = argparse.ArgumentParser(
+        prog="python -m tile_core.check",
+        description="Find what a traced function cannot contain, without importing or running anything.",
+        epilog="The exit status is 1 where something is found, 2 where a file cannot be read.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a Python file")
     parser.add_argument("--json", action="store_true", help="print a list of objects instead of text")
     options = parser.parse_args(arguments)
     found: list[TileError] = []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def command(
     kernel: str, target: str | None, values: tuple[str, ...], show_source: bool, stage: str | None, show_report: bool
 ) -> None:
-    r"""Compile a kernel without running it.
+    """Compile a kernel without running it.
 
     FACTORY is a name in FILE: a @T.prim_func, a @tl.jit function, or a function that returns one of its programs.
 
@@ -35,7 +35,7 @@ def command(
     Examples:
       tile compile matmul.py:matmul --set M=1024 --set N=1024 --set K=1024 --show-source
       tile compile matmul.py:matmul --stage lower_tile_ops --target cpu
-    """
+    """  # noqa: D301 - a backspace keeps Click from filling the lines that follow
     program, options = load_program(kernel, dict(map(parse_value, values)))
     if target is not None:
         options["target"] = target

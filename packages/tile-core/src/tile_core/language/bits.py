@@ -24,17 +24,17 @@ __all__ = [
 
 
 def bitwise_and(x: Any, y: Any, span: Any = None) -> Expr:
-    """X & y."""
+    """`x & y`."""
     return Expr(arith.binary("&", *common(x, y)))
 
 
 def bitwise_or(x: Any, y: Any, span: Any = None) -> Expr:
-    """X | y."""
+    """`x | y`."""
     return Expr(arith.binary("|", *common(x, y)))
 
 
 def bitwise_xor(x: Any, y: Any, span: Any = None) -> Expr:
-    """X ^ y."""
+    """`x ^ y`."""
     return Expr(arith.binary("^", *common(x, y)))
 
 
@@ -44,12 +44,12 @@ def bitwise_not(x: Any, span: Any = None) -> Expr:
 
 
 def shift_left(x: Any, y: Any, span: Any = None) -> Expr:
-    """X << y; 0 where y is negative or at least the number of bits. Such a constant is refused."""
+    """`x << y`; 0 where y is negative or at least the number of bits. Such a constant is refused."""
     return Expr(arith.binary("<<", *common(x, y)))
 
 
 def shift_right(x: Any, y: Any, span: Any = None) -> Expr:
-    """X >> y: arithmetic on signed integers, logical on unsigned ones. A negative or too large y shifts all out."""
+    """`x >> y`: arithmetic on signed integers, logical on unsigned ones. A negative or too large y shifts all out."""
     return Expr(arith.binary(">>", *common(x, y)))
 
 

@@ -49,19 +49,19 @@ def align_up(x: Any, y: Any) -> Any:
 
 @located
 def floordiv(a: Any, b: Any, span: Any = None) -> Any:
-    """A // b, rounded down for all signs."""
+    """`a // b`, rounded down for all signs."""
     return _divide("floordiv", "//", lambda x, y: x // y, a, b)
 
 
 @located
 def floormod(a: Any, b: Any, span: Any = None) -> Any:
-    """A % b, with the sign of b."""
+    """`a % b`, with the sign of b."""
     return _divide("floormod", "%", lambda x, y: x % y, a, b)
 
 
 @located
 def truncdiv(a: Any, b: Any, span: Any = None) -> Any:
-    """A / b rounded toward zero, as C divides integers."""
+    """`a / b` rounded toward zero, as C divides integers."""
     return _divide("truncdiv", tirx.Div, _truncated, a, b)
 
 

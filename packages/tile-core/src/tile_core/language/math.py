@@ -80,7 +80,7 @@ def _scalar(name: str) -> Node:
 
 
 def exp(x: Any) -> Expr:
-    """E to the power x."""
+    """The exponential function: e to the power x."""
     return float_call(tirx.exp, x)
 
 
@@ -210,7 +210,7 @@ def ceil(x: Any, span: Any = None) -> Expr:
 
 
 def trunc(x: Any, span: Any = None) -> Expr:
-    """X without its fraction, as a float."""
+    """The value without its fraction, as a float."""
     return float_call(tirx.trunc, x)
 
 
@@ -299,7 +299,7 @@ def fmod(x: Any, y: Any) -> Expr:
 
 
 def fma(x: Any, y: Any, z: Any) -> Expr:
-    """X * y + z of floats, rounded once where the target has the instruction."""
+    """`x * y + z` of floats, rounded once where the target has the instruction."""
     return float_call(_scalar("tile.fma"), x, y, z)
 
 

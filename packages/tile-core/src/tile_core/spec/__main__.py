@@ -14,10 +14,13 @@ _TITLES = {"present": "present", "refused": "refused by design", "unimplemented"
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the report; 1 if a name is missing."""
-    parser = argparse.ArgumentParser(prog="python -m tile_core.spec", description=__doc__)
-    parser.add_argument(
-        "dialects", nargs="*", choices=[*MODULES, []], default=[], help="all that are installed without"
+    parser = argparse.ArgumentParser(
+        prog="python -m tile_core.spec",
+        description="How much of the published language each dialect has.",
+        epilog="The exit status is 1 where a name is missing.",
     )
+    known = f"one of {', '.join(MODULES)}; by default all that are installed"
+    parser.add_argument("dialects", nargs="*", choices=[*MODULES, []], default=[], metavar="DIALECT", help=known)
     parser.add_argument("--list", action="store_true", help="also list the names that are not present")
     options = parser.parse_args(arguments)
     rows = [found for name in options.dialects or MODULES if (found := _coverage(name)) is not None]

@@ -311,12 +311,14 @@ def table(results: Sequence[Measured]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; the exit status is 1 where a special value is wrong."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tile_core.testing.accuracy", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--target", default="cpu", help="the target kind")
     parser.add_argument("--arch", help="its architecture")
     parser.add_argument("--points", type=int, default=1_000_000, help="how many arguments each function gets")
     parser.add_argument("--exact", action="store_true", help="compute every exact value by mpmath")
-    parser.add_argument("--only", nargs="*", choices=sorted(FUNCTIONS), help="these functions alone")
+    parser.add_argument("--only", nargs="*", choices=sorted(FUNCTIONS), metavar="NAME", help="these functions alone")
     options = parser.parse_args(arguments)
     target = {"kind": options.target, "arch": options.arch} if options.arch else options.target
     names = options.only or list(FUNCTIONS)

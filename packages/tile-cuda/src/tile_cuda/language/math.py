@@ -50,7 +50,7 @@ def _fast(name: str, x: Any) -> Expr:
 
 
 def __exp(x: Any) -> Expr:
-    """E to the power x, with fewer digits than `T.exp`. Raises OpDTypeError for anything but floats."""
+    """The exponential function, with fewer digits than `T.exp`. Raises OpDTypeError for anything but floats."""
     return _fast("__exp", x)
 
 
@@ -102,7 +102,7 @@ def fast_rcp(x: Any) -> Expr:
 
 
 def fmul(x: Any, y: Any) -> Expr:
-    """X * y, rounded to nearest before anything else is done with it: never part of a fused multiply-add.
+    """`x * y`, rounded to nearest before anything else is done with it: never part of a fused multiply-add.
 
     Raises:
         OpDTypeError: operands that are no floats, or of different dtypes.
@@ -124,7 +124,7 @@ def _rounded(name: str, operation: str, mode: str, *values: Any, dtypes: tuple[s
 
 
 def ieee_add(x: Any, y: Any, rounding_mode: str = "rn") -> Expr:
-    """X + y of float32 or float64, rounded by `rounding_mode` and never fused.
+    """`x + y` of float32 or float64, rounded by `rounding_mode` and never fused.
 
     Args:
         rounding_mode: "rn" to nearest even, "rz" towards zero, "ru" up, "rd" down.
@@ -140,22 +140,22 @@ def ieee_add(x: Any, y: Any, rounding_mode: str = "rn") -> Expr:
 
 
 def ieee_sub(x: Any, y: Any, rounding_mode: str = "rn") -> Expr:
-    """X - y; modes and errors as `T.ieee_add`."""
+    """`x - y`; modes and errors as `T.ieee_add`."""
     return _rounded("ieee_sub", "sub", rounding_mode, x, y)
 
 
 def ieee_mul(x: Any, y: Any, rounding_mode: str = "rn") -> Expr:
-    """X * y; modes and errors as `T.ieee_add`."""
+    """`x * y`; modes and errors as `T.ieee_add`."""
     return _rounded("ieee_mul", "mul", rounding_mode, x, y)
 
 
 def ieee_fdiv(x: Any, y: Any, rounding_mode: str = "rn") -> Expr:
-    """X / y; modes and errors as `T.ieee_add`."""
+    """`x / y`; modes and errors as `T.ieee_add`."""
     return _rounded("ieee_fdiv", "div", rounding_mode, x, y)
 
 
 def ieee_fmaf(x: Any, y: Any, z: Any, rounding_mode: str = "rn") -> Expr:
-    """X * y + z, rounded once; modes and errors as `T.ieee_add`."""
+    """`x * y + z`, rounded once; modes and errors as `T.ieee_add`."""
     return _rounded("ieee_fmaf", "fma", rounding_mode, x, y, z)
 
 

@@ -44,16 +44,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tile_core.testing.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tile_core.testing.fuzz",
+        description="Mutate programs, and judge that each gives a right result or a coded error.",
+        epilog="The exit status is 1 where a program failed; what is printed with it repeats it.",
+    )
     parser.add_argument("--target", required=True, help="the target that is compared with the interpreter")
     parser.add_argument("--printer", help="target=module:language, whose code is printed as well")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200, help="how many programs")
+    parser.add_argument("--seed", type=int, default=0, help="which programs (default 0)")
+    parser.add_argument("--count", type=int, default=200, help="how many programs (default 200)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--only", type=int, help="show the program with this number, and judge it alone")
     parser.add_argument("--shrink", action="store_true", help="with --only: make the program smaller")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds a program")
+    parser.add_argument("--workers", type=int, default=2, help="processes that judge beside each other (default 2)")
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds a program (default 30)")
     parser.add_argument("--page", type=Path, action="append", default=[], help="a Markdown page with programs")
     parser.add_argument("--codes", action="store_true", help="count the outcomes by code")
     parser.add_argument("--progress", action="store_true", help="a line for every 100 programs")
