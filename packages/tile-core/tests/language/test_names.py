@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import subprocess
 import sys
+import textwrap
 import types
 
 import pytest
@@ -33,6 +36,16 @@ def test_every_name_resolves_and_is_listed():
         assert not isinstance(getattr(T, name), types.ModuleType), name
         assert name in dir(T)
     assert set(EXPORTED_NAMES) <= set(T.__all__)
+
+
+def test_examples_of_docstrings_are_programs_over_names_that_exist():
+    shown = {name: (inspect.getdoc(getattr(T, name)) or "").partition("\nExample:\n")[2] for name in T.__all__}
+    examples = {name: textwrap.dedent(text) for name, text in shown.items() if text}
+    assert len(examples) > 30
+    for name, example in examples.items():
+        attributes = [node for node in ast.walk(ast.parse(example, name)) if isinstance(node, ast.Attribute)]
+        used = {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id == "T"}
+        assert used <= set(T.__all__), name
 
 
 def test_functions_win_over_modules_of_the_same_name():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -245,6 +246,19 @@ def exchanging_in_parallel(A: T.Tensor((32,), "int32")):
 def test_an_exchange_needs_threads(context: PassContext, simt: PassContext) -> None:
     refused(exchanging, context, errors.ThreadIndexError, "warp_reduce_sum exchanges", mark="exchange")
     assert CheckSemantics()(exchanging, simt) is exchanging
+
+
+@T.prim_func
+def exchanging_beyond_a_warp(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=128):
+        A[0] = T.shfl_sync(A[1], 0, 64)  # beyond a warp
+
+
+def test_a_shuffle_is_within_a_warp(simt: PassContext) -> None:
+    words = ("shfl_sync: width=64", "a warp of this target has 32 lanes")
+    refused(exchanging_beyond_a_warp, simt, errors.OpArgumentError, *words, mark="beyond a warp")
+    wide = replace(simt, capabilities=replace(simt.capabilities, warp_size=64))
+    assert CheckSemantics()(exchanging_beyond_a_warp, wide) is exchanging_beyond_a_warp
 
 
 def test_an_exchange_is_no_iteration_of_a_parallel_loop(simt: PassContext) -> None:

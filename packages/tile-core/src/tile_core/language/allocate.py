@@ -50,17 +50,38 @@ def alloc_shared(shape: Shape, dtype: Any, scope: str = "shared.dyn") -> Buffer:
 
 
 def alloc_fragment(shape: Shape, dtype: Any, scope: str = FRAGMENT) -> Buffer:
-    """A tile spread over the registers of a block's threads by a layout that the compiler infers; uninitialised."""
+    """A tile spread over the registers of a block's threads by a layout that the compiler infers; uninitialised.
+
+    Raises:
+        AllocationError: a negative extent, an extent that is no integer.
+
+    Example:
+        C_local = T.alloc_fragment((128, 128), "float32")
+    """
     return _allocate(shape, dtype, scope, "fragment")
 
 
 def alloc_local(shape: Shape, dtype: Any, scope: str = LOCAL) -> Buffer:
-    """An array that every thread has for itself; uninitialised."""
+    """An array that every thread has for itself; uninitialised.
+
+    Raises:
+        AllocationError: a negative extent, an extent that is no integer.
+
+    Example:
+        pair = T.alloc_local((2,), "float16")
+    """
     return _allocate(shape, dtype, scope, "local")
 
 
 def alloc_global(shape: Shape, dtype: Any, scope: str = GLOBAL) -> Buffer:
-    """A workspace in global memory, one for all blocks, which lives as long as the call; uninitialised."""
+    """A workspace in global memory, one for all blocks, which lives as long as the call; uninitialised.
+
+    Raises:
+        AllocationError: a negative extent, an extent that is no integer.
+
+    Example:
+        partial = T.alloc_global((splits, M, N), "float32")
+    """
     builder = current_builder()
     buffer = _declare(shape, dtype, scope, builder.fresh_name("workspace"))
     builder.frames[0].stmts.append(S.AllocBuffer(buffer, span=builder.span))

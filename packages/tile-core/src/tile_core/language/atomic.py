@@ -65,7 +65,11 @@ def atomic_min(
 
 
 def atomic_or(dst: Any, value: Any, memory_order: str | None = None) -> None:
-    """`dst |= value` on one integer element."""
+    """`dst |= value` on one integer element, as one indivisible step. Errors as `T.atomic_add`.
+
+    Example:
+        T.atomic_or(seen[word], 1 << bit)
+    """
     _element("atomic_or", dst)
     _update("or", dst, value, memory_order, False, None)
 
@@ -147,7 +151,19 @@ def _vector(what: str, name: str, value: Any, width: int) -> ir.TensorRegion:
 
 
 def atomic_load(src: Any, memory_order: str = "seq_cst") -> Expr:
-    """The element `src`, read atomically; memory_order relaxed, consume, acquire or seq_cst."""
+    """The element `src`, read atomically.
+
+    Args:
+        src: an element of memory that threads share.
+        memory_order: relaxed, consume, acquire or seq_cst.
+
+    Raises:
+        AtomicOperandError: no element, memory that threads do not share, a dtype without atomics.
+        MemoryOrderError: another order.
+
+    Example:
+        ready = T.atomic_load(flags[bx], memory_order="acquire")
+    """
     order = ops.memory_order(memory_order, ops.LOAD_ORDERS)
     element = _element("atomic_load", src)
     call = ir.Call(
@@ -161,7 +177,20 @@ def atomic_load(src: Any, memory_order: str = "seq_cst") -> Expr:
 
 
 def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
-    """Write `src` to the element `dst` atomically; memory_order relaxed, release or seq_cst."""
+    """Write `src` to the element `dst` atomically.
+
+    Args:
+        dst: an element of memory that threads share.
+        src: a number or an expression, converted to the element's dtype.
+        memory_order: relaxed, release or seq_cst.
+
+    Raises:
+        AtomicOperandError: no element, memory that threads do not share, a dtype without atomics.
+        MemoryOrderError: another order.
+
+    Example:
+        T.atomic_store(flags[bx], 1, memory_order="release")
+    """
     order = ops.memory_order(memory_order, ops.STORE_ORDERS)
     element = _element("atomic_store", dst)
     builder = current_builder()

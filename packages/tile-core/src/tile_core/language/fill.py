@@ -40,5 +40,9 @@ def fill(buffer: Any, value: Any, annotations: Mapping[str, Any] | None = None) 
 
 
 def clear(buffer: Any, annotations: Mapping[str, Any] | None = None) -> None:
-    """Set every element of a buffer or a region to 0."""
+    """Set every element of a buffer or a region to 0. Errors as `T.fill`.
+
+    Example:
+        T.clear(C_local)
+    """
     fill(buffer, 0, annotations)

@@ -43,6 +43,9 @@ def reduce(
     Raises:
         ReduceShapeError, ReduceKindError, ReduceDTypeError: see their pages.
         OpArgumentError: `dim` or `batch` is no int, or `batch` is below 1.
+
+    Example:
+        T.reduce(scores, row_max, "max", dim=1, clear=False)
     """
     if type(dim) is not int:
         raise OpArgumentError(f"reduce_{reduce_type}: dim={dim!r} is no int", remedy="give the axis as a constant")
@@ -58,7 +61,11 @@ def reduce(
 def reduce_sum(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Annotations = None
 ) -> None:
-    """`out = buffer.sum(dim)`, or added to `out` with `clear=False`. See `T.reduce`."""
+    """`out = buffer.sum(dim)`, or added to `out` with `clear=False`. See `T.reduce`.
+
+    Example:
+        T.reduce_sum(scores, row_sum, dim=1)
+    """
     reduce(buffer, out, "sum", dim, clear, batch, annotations)
 
 
@@ -70,7 +77,11 @@ def reduce_abssum(buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotati
 def reduce_max(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Annotations = None
 ) -> None:
-    """`out = buffer.max(dim)`, ignoring NaN; of an empty axis -inf or the least integer. See `T.reduce`."""
+    """`out = buffer.max(dim)`, ignoring NaN; of an empty axis -inf or the least integer. See `T.reduce`.
+
+    Example:
+        T.reduce_max(scores, row_max, dim=1, clear=False)
+    """
     reduce(buffer, out, "max", dim, clear, batch, annotations)
 
 

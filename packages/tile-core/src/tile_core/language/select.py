@@ -23,6 +23,9 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Expr:
     """`t` where `cond`, else `f`; only the chosen side is evaluated, so its loads need no guard of their own.
 
     A Python condition is decided while tracing.
+
+    Example:
+        left = T.if_then_else(i > 0, A[i - 1], 0.0)
     """
     then, other = common(t, f)
     if isinstance(cond, bool):
@@ -31,7 +34,11 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Expr:
 
 
 def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Expr:
-    """`true_value` where `condition`, else `false_value`; both are evaluated. Works lane by lane on vectors."""
+    """`true_value` where `condition`, else `false_value`; both are evaluated. Works lane by lane on vectors.
+
+    Example:
+        S[i, j] = T.Select(i >= j, S[i, j], -T.infinity("float32"))
+    """
     then, other = common(true_value, false_value)
     if isinstance(condition, bool):
         return Expr(then if condition else other)

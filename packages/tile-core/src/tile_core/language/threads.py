@@ -61,7 +61,11 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
 
 
 def sync_warp(mask: int | None = None) -> None:
-    """Wait until the threads of the warp (those in `mask`) are here, and see what each has written."""
+    """Wait until the threads of the warp are here, and see what each has written.
+
+    Args:
+        mask: one bit for each lane that waits; all lanes without it.
+    """
     emit("tile.sync_warp", {}, **attributes(None, mask=mask))
 
 
@@ -104,7 +108,11 @@ def syncthreads_or(predicate: Any) -> Var:
 
 
 def syncthreads_count(predicate: Any) -> Var:
-    """A block barrier whose value is the number of threads in which the predicate holds, as int32."""
+    """A block barrier whose value is the number of threads in which the predicate holds, as int32.
+
+    Example:
+        kept = T.syncthreads_count(A[tx] > 0)
+    """
     return exchange("syncthreads_count", DType("int32"), _predicate("syncthreads_count", predicate))
 
 
@@ -117,22 +125,39 @@ def _shuffle(name: str, value: Any, lane: Any, width: int, mask: Any) -> Var:
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int = 32, mask: int = 0xFFFFFFFF) -> Var:
-    """The `value` of lane `srcLane` of each group of `width` lanes."""
+    """The `value` of lane `srcLane` of each group of `width` lanes.
+
+    Args:
+        value: what every lane gives: a number of at most 64 bits.
+        srcLane: the lane within the group, modulo `width`.
+        width: 1, 2, 4, 8, 16, 32 or 64, at most the target's warp.
+        mask: one bit for each lane that takes part; every lane of it must be here.
+
+    Raises:
+        OpArgumentError: another width.
+
+    Example:
+        first = T.shfl_sync(value, 0)
+    """
     return _shuffle("shfl_sync", value, srcLane, width, mask)
 
 
 def shfl_xor(value: Any, delta: Any, width: int = 32, mask: int = 0xFFFFFFFF) -> Var:
-    """The `value` of the lane whose number differs by the bits of `delta`."""
+    """The `value` of the lane whose number differs by the bits of `delta`. Arguments and errors as `T.shfl_sync`.
+
+    Example:
+        total = value + T.shfl_xor(value, 16)
+    """
     return _shuffle("shfl_xor", value, delta, width, mask)
 
 
 def shfl_up(value: Any, delta: Any, width: int = 32, mask: int = 0xFFFFFFFF) -> Var:
-    """The `value` of the lane `delta` below; the lowest lanes keep theirs."""
+    """The `value` of the lane `delta` below; the lowest lanes keep theirs. As `T.shfl_sync` else."""
     return _shuffle("shfl_up", value, delta, width, mask)
 
 
 def shfl_down(value: Any, delta: Any, width: int = 32, mask: int = 0xFFFFFFFF) -> Var:
-    """The `value` of the lane `delta` above; the highest lanes keep theirs."""
+    """The `value` of the lane `delta` above; the highest lanes keep theirs. As `T.shfl_sync` else."""
     return _shuffle("shfl_down", value, delta, width, mask)
 
 
@@ -147,7 +172,11 @@ def all_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
 
 
 def ballot_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
-    """One bit for each lane of `mask` in which the predicate holds, as uint64."""
+    """One bit for each lane of `mask` in which the predicate holds, as uint64.
+
+    Example:
+        votes = T.popcount(T.ballot_sync(A[tx] > 0))
+    """
     return exchange("ballot_sync", DType("uint64"), _predicate("ballot_sync", predicate), lane_mask(mask))
 
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 BLOCK_WIDE = frozenset(f"tile.syncthreads_{kind}" for kind in ("and", "count", "or"))
 """Exchanges of the whole block: barriers, whose result is the same for every thread."""
-WARP_WIDE = frozenset(
+SHUFFLES = frozenset(f"tile.shfl_{kind}" for kind in ("down", "sync", "up", "xor"))
+"""Exchanges of a value within groups of lanes: of the value, a lane, the lanes of a group, and a mask."""
+WARP_WIDE = SHUFFLES | frozenset(
     f"tile.{name}"
     for name in (
         "activemask",
@@ -39,10 +41,6 @@ WARP_WIDE = frozenset(
         "ballot_sync",
         "match_all_sync",
         "match_any_sync",
-        "shfl_down",
-        "shfl_sync",
-        "shfl_up",
-        "shfl_xor",
         "warp_reduce_bitand",
         "warp_reduce_bitor",
         "warp_reduce_max",

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.errors.ops import OpArgumentError
 from tile_core.errors.passes import (
     HostAccessError,
     IndexOutOfRangeError,
@@ -30,7 +31,7 @@ from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.ops import OPS
 from tile_core.ops.base import PREFIX, op_name
-from tile_core.ops.threads import NEEDS_THREADS, called, is_instruction
+from tile_core.ops.threads import NEEDS_THREADS, SHUFFLES, called, is_instruction
 from tile_core.passes.base import PassContext
 from tile_core.passes.check_reducers import check_reducers
 
@@ -44,7 +45,7 @@ class CheckSemantics:
 
     Raises:
         IndexOutOfRangeError, RegionOutOfRangeError, ThreadIndexError, ParallelNestError, ParallelStorageError,
-        LoopControlError, SharedMemoryLimitError, ThreadLimitError, HostAccessError
+        LoopControlError, SharedMemoryLimitError, ThreadLimitError, HostAccessError, OpArgumentError
     """
 
     name: ClassVar[str] = "check_semantics"
@@ -131,6 +132,17 @@ class _Checker:
             raise ParallelNestError(
                 f"{name.removeprefix(PREFIX)} stands inside of T.Parallel, over {names}: iterations are no threads",
                 remedy="address the work by T.get_thread_binding(), or move the exchange out of the loop",
+                span=from_tvm(place.span),
+            )
+        if name in SHUFFLES:
+            self._check_width(call, place)
+
+    def _check_width(self, call: ir.Call, place: _Place) -> None:
+        width, lanes = constant(call.args[2]), self._capabilities.warp_size
+        if width is None or width > lanes:
+            raise OpArgumentError(
+                f"{called(call).removeprefix(PREFIX)}: width={width}, but a warp of this target has {lanes} lanes",
+                remedy=f"use a width of at most {lanes}",
                 span=from_tvm(place.span),
             )
 

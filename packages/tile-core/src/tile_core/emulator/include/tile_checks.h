@@ -76,6 +76,8 @@ struct Running {
   uint16_t thread = 0;
 };
 extern Running running;
+// Where memory was accessed last, by any thread: what is computed now comes from there.
+extern int latest;
 
 // What the call allocates holds nothing from here on.
 void begin_call();
@@ -116,7 +118,7 @@ inline bool is_known_read(const volatile void* address, unsigned bytes) {
 // The element at `flat` of memory that threads share, and the `Lanes - 1` after it.
 template <Use U, unsigned Lanes = 1, typename T, int N>
 TILE_INLINE T& memory(T* base, int64_t flat, int site, const Place<N>& place) {
-  here(site);
+  latest = site;
   T* const address = base + flat;
   constexpr unsigned bytes = Lanes * sizeof(T);
   const bool outside = is_outside<Lanes>(place);
@@ -143,7 +145,7 @@ inline Spot spot(T* base, int64_t flat, int site, const Place<N>& place) {
 // The element at `flat` of an array of this thread, of whose elements `written` says which have a value.
 template <Use U, unsigned Lanes = 1, typename T, int N>
 TILE_INLINE T& local(T* base, Written* written, int64_t flat, int site, const Place<N>& place) {
-  here(site);
+  latest = site;
   const Access access{U, site, Lanes, N, place.index, place.extent};
   if (is_outside<Lanes>(place)) out_of_bounds(access);
   for (unsigned lane = 0; lane < Lanes; ++lane) {

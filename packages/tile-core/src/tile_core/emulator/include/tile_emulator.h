@@ -105,7 +105,7 @@ uint64_t live_lanes();
 uint64_t converged_lanes();
 // Whether a thread of this block has not ended.
 bool is_live(unsigned thread);
-// Where the author's source is: kept for reports of what this thread waits for or computes.
+// Where the author's source is: kept for reports of what this thread waits for.
 inline void here(int site) { block.self->site = site; }
 
 // Why a run ended early. `site` is a position in `tile_sites`.

@@ -233,6 +233,7 @@ void begin_call() { call_start = ++now; }
 void begin_launch(const Launch& launch) {
   clustered = launch.cluster.count() > 1;
   sites = launch.sites;
+  latest = kNoSite;
   if (granule != launch.checked || shared_cells.empty()) {
     granule = launch.checked;
     pages.clear();

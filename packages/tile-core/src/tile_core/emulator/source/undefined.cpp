@@ -5,6 +5,9 @@
 #include "checks.h"
 
 namespace tile {
+
+int latest = kNoSite;
+
 namespace {
 
 // What every record of the sanitizer begins with: the file of the code, its line and column.
@@ -21,7 +24,7 @@ struct Source {
            block.index.z, what);
   const char* name = strrchr(source.file, '/');
   text.add(", which C leaves undefined, in %s:%u", name == nullptr ? source.file : name + 1, source.line);
-  fail(Fault::kUndefined, block.self->site, text);
+  fail(Fault::kUndefined, latest, text);
 }
 
 constexpr const char* kOverflow = "computes a signed integer that leaves its range";
