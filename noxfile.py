@@ -20,8 +20,9 @@ ROOT = Path(__file__).parent
 PACKAGES = ("tile-core", "tile-cpu", "tile-cuda", "tile-rocm", "tile-metal", "tile-ascend")
 SOURCES = [f"packages/{package}/src" for package in PACKAGES]
 MAX_LINES = 700
-MAX_WORKERS = 8
-"""Processes that run tests beside each other; each of them loads TVM and torch."""
+# Processes that run tests beside each other, each of which loads TVM and torch. One that has nothing left takes over
+# tests of another, so that no core is idle at the end.
+SPREAD = ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal")
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "none"
@@ -97,10 +98,8 @@ def tests(session: nox.Session) -> None:
 
 def _run_tests(session: nox.Session, *packages: str) -> None:
     paths = [f"packages/{package}/{part}" for package in packages for part in ("tests", "src")]
-    # A worker that has nothing left takes over tests of another one, so that no core is idle at the end.
-    workers = ("-n", str(min(os.cpu_count() or 1, MAX_WORKERS)), "--dist", "worksteal")
     environment = Environment(session).group("test")
-    environment.run("-m", "pytest", *workers, "--doctest-modules", *paths, *session.posargs)
+    environment.run("-m", "pytest", *SPREAD, "--doctest-modules", *paths, *session.posargs)
 
 
 def _declare_tests(package: str) -> None:
@@ -158,7 +157,7 @@ def _install_with_apt(session: nox.Session, package: str) -> None:
 @nox.session(name="plugin-toy", default=False)
 def plugin_toy(session: nox.Session) -> None:
     """Test the example plugin, installed in an environment of its own, with a broken and a clashing one beside it."""
-    _toy_environment(session).run("-m", "pytest", "examples/plugins", *session.posargs)
+    _toy_environment(session).run("-m", "pytest", *SPREAD, "examples/plugins", *session.posargs)
 
 
 @nox.session(name="conformance-toy", default=False)
