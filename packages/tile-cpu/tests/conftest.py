@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tile_core.testing.scripts import load_script
 
 _KERNELS = Path(__file__).resolve().parents[3] / "benchmarks" / "cpu_kernels.py"
 
@@ -13,12 +14,7 @@ _KERNELS = Path(__file__).resolve().parents[3] / "benchmarks" / "cpu_kernels.py"
 @pytest.fixture(scope="session")
 def workloads() -> Any:
     """The programs of `benchmarks/cpu_kernels.py`: what is measured is what is tested."""
-    spec = importlib.util.spec_from_file_location("cpu_kernels", _KERNELS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(_KERNELS)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,10 @@ import pytest
 import torch
 
 import tile_core as tl
+from tile_core.testing.scripts import load_script
 
 PATH = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu_kernels.py"
-SPEC = importlib.util.spec_from_file_location("gpu_kernels", PATH)
-assert SPEC is not None
-assert SPEC.loader is not None
-kernels: Any = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(kernels)
+kernels: Any = load_script(PATH)
 
 TARGET = {"kind": "cuda", "arch": "sm_90"}
 ADDS = {

@@ -6,7 +6,6 @@ a namespace of its own: the vendor's headers take longer than most kernels.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +23,7 @@ from tile_core.printer.simt import print_kernel
 from tile_core.targets import select_target
 from tile_core.testing import Run
 from tile_core.testing.programs import PROGRAMS
+from tile_core.testing.scripts import load_script
 from tile_cuda import nvrtc
 from tile_cuda.errors import DeviceCompilerError
 from tile_cuda.printer import CUDA
@@ -124,12 +124,7 @@ def ptx(source: str, arch: str) -> str:
 
 def _benchmark_kernels() -> Any:
     path = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu_kernels.py"
-    spec = importlib.util.spec_from_file_location("gpu_kernels", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(path)
 
 
 kernels = _benchmark_kernels()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 
 import tile_core as tl
 from tile_core.plugins.manager import backends
+from tile_core.testing.scripts import load_script
 from tile_cuda.target import detect
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -22,13 +21,7 @@ Run = Callable[..., Any]
 
 def example(name: str) -> Any:
     """A module of `examples/`."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(EXAMPLES / f"{name}.py")
 
 
 SCHEDULES, EPILOGUES = example("gemm_schedules"), example("gemm_epilogues")

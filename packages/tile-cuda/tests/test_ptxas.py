@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 
 import tile_core as tl
 import tile_core.language as T
+from tile_core.testing.scripts import load_script
 from tile_cuda.ptxas import SERIALIZED, Resources, resources
 from tile_cuda.settings import settings
 
@@ -24,13 +23,7 @@ REMARK = (
 
 def example(name: str) -> Any:
     """A module of `examples/`."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(EXAMPLES / f"{name}.py")
 
 
 def wide(**options: Any) -> dict[str, Any]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tile_core.testing.scripts import load_script
+
 REPOSITORY = Path(__file__).resolve().parents[3]
-SPEC = importlib.util.spec_from_file_location("vector_add", REPOSITORY / "examples" / "vector_add.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-example: Any = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(example)
+example: Any = load_script(REPOSITORY / "examples" / "vector_add.py")
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import warnings
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from tile_core import errors
 from tile_core.jit.arguments import check
 from tile_core.jit.host import ArgumentRefused
 from tile_core.jit.signature import read_signature
+from tile_core.testing.scripts import load_script
 
-_SPEC = importlib.util.spec_from_file_location("tile_test_native", Path(__file__).with_name("native.py"))
-native = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(native)
+native = load_script(Path(__file__).with_name("native.py"))
 
 SIGNATURES = {str(func.attrs["global_symbol"]): read_signature(func) for func in native.PROGRAMS}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 import torch
 
 import tile_core as tl
+from tile_core.testing.scripts import load_script
 from tile_cuda.target import device_architecture
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "attention.py"
@@ -28,11 +28,7 @@ SHAPES: list[tuple[int, int, int, int, dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("attention_example", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(EXAMPLE)
 
 
 def check(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]], arch: str, device: str) -> None:

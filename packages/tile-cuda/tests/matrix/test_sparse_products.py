@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import tile_core as tl
 import tile_cuda.language as T
 from tile_core.errors.emulator import EmulatedInstructionError
 from tile_core.errors.ops import GemmDTypeError, GemmShapeError
+from tile_core.testing.scripts import load_script
 from tile_cuda.target import device_architecture
 
 CHUNKS = {"uint8": 2, "uint16": 4, "uint32": 8}
@@ -198,11 +198,7 @@ def test_operands_that_do_not_go_together(case: Case, error: type[Exception], me
 
 @pytest.mark.emulate
 def test_the_example() -> None:
-    spec = importlib.util.spec_from_file_location("sparse_gemm", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = load_script(EXAMPLE)
     m, n, k = 70, 48, 160
     a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
     kept, places, full = example.compress(a)

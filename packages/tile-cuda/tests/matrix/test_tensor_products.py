@@ -5,7 +5,6 @@ Nothing here runs on hardware: results are those of the emulator with its checks
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +19,7 @@ import tile_cuda.language as C
 from tile_core.errors.emulator import EmulatedCopyError
 from tile_core.errors.ops import AllocationError, OpArgumentError
 from tile_core.errors.passes import MissingLoweringError
+from tile_core.testing.scripts import load_script
 
 SM_100 = {"kind": "cuda", "arch": "sm_100"}
 CHECKED = {"tile.emulate_check": True}
@@ -27,11 +27,7 @@ EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 
 
 def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{name}_example", EXAMPLES / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(EXAMPLES / f"{name}.py")
 
 
 def emulated(func: Any, **configs: Any) -> Any:
