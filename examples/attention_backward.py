@@ -33,8 +33,10 @@ def attention_backward(  # noqa: C901 - three kernels, most of whose branches ar
     """dQ, dK, dV of O = softmax(Q Kᵀ / √dim) V for dO; `Lse` (batch, heads, sequence) is log2 of each row's sum of exp.
 
     A block of threads owns `block[1]` keys and walks over the queries, `block[0]` at a time. Scores are computed
-    transposed, so that weights and their gradients are left operands where they stand, in registers. Blocks add their
-    parts of dQ, in an order that is not fixed.
+    transposed, so that weights and their gradients are left operands where they stand, in registers. The product for dQ
+    is made one step late, beside the exponentials of the next. Blocks add their parts of dQ, in an order that is not
+    fixed, to strips of eight columns: threads that hold neighbours of a column then write one run of bytes. `dim` is a
+    multiple of 8.
     """
     bm, bn = block
     norm = dim**-0.5
@@ -55,19 +57,20 @@ def attention_backward(  # noqa: C901 - three kernels, most of whose branches ar
         dV: T.Tensor(shape, dtype),
     ):
         rows = T.alloc_global((batch, heads, 2, sequence), T.float32)
-        sums = T.alloc_global((batch, heads, sequence, dim), T.float32)
+        sums = T.alloc_global((batch, heads, T.ceildiv(sequence, bm), dim // 8, bm, 8), T.float32)
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=128) as (bx, h, b):
             left = T.alloc_fragment((bm, dim), dtype)
             right = T.alloc_fragment((bm, dim), dtype)
             products = T.alloc_fragment((bm, dim), T.float32)
             delta = T.alloc_fragment((bm,), T.float32)
+            zeros = T.alloc_fragment((dim // 8, bm, 8), T.float32)
             T.copy(Out[b, bx * bm : bx * bm + bm, h, :], left)
             T.copy(dOut[b, bx * bm : bx * bm + bm, h, :], right)
             for i, j in T.Parallel(bm, dim):
                 products[i, j] = T.cast(left[i, j], T.float32) * right[i, j]
             T.reduce_sum(products, delta, dim=1)
-            T.clear(products)
-            T.copy(products, sums[b, h, bx * bm : bx * bm + bm, :])
+            T.clear(zeros)
+            T.copy(zeros, sums[b, h, bx, :, :, :])
             for i in T.Parallel(bm):
                 if bx * bm + i < sequence:
                     rows[b, h, 0, bx * bm + i] = Lse[b, h, bx * bm + i]
@@ -91,12 +94,15 @@ def attention_backward(  # noqa: C901 - three kernels, most of whose branches ar
             T.copy(V[b, key : key + bn, h, :], V_shared)
             T.clear(dK_local)
             T.clear(dV_local)
-            for step in T.Pipelined(key // bm if causal else 0, T.ceildiv(sequence, bm), num_stages=num_stages):
+            T.clear(d_scores_shared)
+            first = key // bm if causal else 0
+            last = T.ceildiv(sequence, bm) - 1
+            for step in T.Pipelined(first, last + 1, num_stages=num_stages):
                 T.copy(Q[b, step * bm : step * bm + bm, h, :], Q_shared)
                 T.copy(dOut[b, step * bm : step * bm + bm, h, :], dOut_shared)
                 T.copy(rows[b, h, :, step * bm : step * bm + bm], rows_shared)
                 T.gemm(K_shared, Q_shared, scores, transpose_B=True, clear_accum=True, policy=by_rows)
-                T.gemm(V_shared, dOut_shared, d_weights, transpose_B=True, clear_accum=True, policy=by_rows)
+                T.gemm(d_scores_shared, K_shared, dQ_part, transpose_A=True, clear_accum=True, policy=by_columns)
                 for i, j in T.Parallel(bn, bm):
                     scores[i, j] = T.exp2(scores[i, j] * scale - rows_shared[0, j])
                 if causal:  # noqa: SIM102 - decided while tracing, the next by the kernel
@@ -109,23 +115,25 @@ def attention_backward(  # noqa: C901 - three kernels, most of whose branches ar
                         scores[i, j] = T.if_then_else(inside, scores[i, j], 0)
                 T.copy(scores, weights_half)
                 T.gemm(weights_half, dOut_shared, dV_local, policy=by_rows)
+                before = T.max(step - 1, first)
+                for i, j in T.Parallel(bm, dim):
+                    T.atomic_add(sums[b, h, before, j // 8, i, j % 8], dQ_part[i, j])
+                T.gemm(V_shared, dOut_shared, d_weights, transpose_B=True, clear_accum=True, policy=by_rows)
                 for i, j in T.Parallel(bn, bm):
                     scores[i, j] = scores[i, j] * (d_weights[i, j] - rows_shared[1, j])
                 T.copy(scores, d_scores_half)
                 T.copy(d_scores_half, d_scores_shared)
                 T.gemm(d_scores_half, Q_shared, dK_local, policy=by_rows)
-                T.gemm(d_scores_shared, K_shared, dQ_part, transpose_A=True, clear_accum=True, policy=by_columns)
-                T.atomic_add(sums[b, h, step * bm : step * bm + bm, :], dQ_part)
+            T.gemm(d_scores_shared, K_shared, dQ_part, transpose_A=True, clear_accum=True, policy=by_columns)
+            for i, j in T.Parallel(bm, dim):
+                T.atomic_add(sums[b, h, last, j // 8, i, j % 8], dQ_part[i, j])
             for i, j in T.Parallel(bn, dim):
                 dK_local[i, j] = dK_local[i, j] * norm
             T.copy(dK_local, dK[b, key : key + bn, h, :])
             T.copy(dV_local, dV[b, key : key + bn, h, :])
         with T.Kernel(T.ceildiv(sequence, bm), heads, batch, threads=128) as (bx, h, b):
-            sum_local = T.alloc_fragment((bm, dim), T.float32)
-            T.copy(sums[b, h, bx * bm : bx * bm + bm, :], sum_local)
-            for i, j in T.Parallel(bm, dim):
-                sum_local[i, j] = sum_local[i, j] * norm
-            T.copy(sum_local, dQ[b, bx * bm : bx * bm + bm, h, :])
+            for i, strip, j in T.Parallel(bm, dim // 8, 8):
+                dQ[b, bx * bm + i, h, strip * 8 + j] = sums[b, h, bx, strip, i, j] * norm
 
     return kernel
 

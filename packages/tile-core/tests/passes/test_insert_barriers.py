@@ -12,7 +12,7 @@ import tile_core.language as T
 from tile_core.errors import DivergentBarrierError
 from tile_core.ir import visit
 from tile_core.ops.threads import called
-from tile_core.passes.insert_barriers import BARRIER, Touched
+from tile_core.passes.insert_barriers import BARRIER, CLEAN, Touched
 
 
 def barriers(run_until: Any, func: Any) -> int:
@@ -142,7 +142,26 @@ def test_a_loop_that_only_reads_waits_once_before_it(run_until: Any) -> None:
 def test_a_barrier_does_not_end_what_lingers() -> None:
     tile = tirx.decl_buffer((8,), "float32", "tile", scope="shared")
     write, read = Touched(writes=frozenset({tile})), Touched(reads=frozenset({tile}))
-    flight = Touched(reads=frozenset({tile}), lingering=frozenset({tile}))
+    flight = Touched(reads=frozenset({tile}), lingering=(frozenset({tile}),))
     assert not read.passed().conflicts(write)
     assert flight.passed().conflicts(write)
     assert (read | flight).passed() == flight
+
+
+def test_a_wait_ends_the_oldest_pieces_that_linger() -> None:
+    first, second = (tirx.decl_buffer((8,), "float32", name, scope="shared") for name in ("first", "second"))
+    one, other = (Touched(reads=frozenset({tile}), lingering=(frozenset({tile}),)) for tile in (first, second))
+    both = CLEAN.then(one).then(other)
+    assert both.landed(2).passed().reads == {first, second}
+    assert both.landed(1).passed().reads == {second}
+    assert both.landed(0).passed() == CLEAN
+    assert (both | one).landed(1).passed().reads == {first, second}, "one of two ways ends with each"
+
+
+def test_many_pieces_that_linger_are_remembered() -> None:
+    tiles = [tirx.decl_buffer((8,), "float32", f"tile{at}", scope="shared") for at in range(20)]
+    state = CLEAN
+    for tile in tiles:
+        state = state.then(Touched(reads=frozenset({tile}), lingering=(frozenset({tile}),)))
+    assert state.passed().reads == set(tiles)
+    assert state.landed(3).passed().reads == set(tiles[-3:])

@@ -6,6 +6,7 @@ written, or writes what was read or written, gets a barrier before it. A loop is
 an iteration left meets the beginning of the next.
 
 Work that lingers (products in flight) reads its tiles until it is waited for: a barrier before the wait orders nothing.
+It ends in the order in which it began, so a wait tells how many of the last pieces may still read.
 
 A branch or loop whose condition depends on the thread cannot hold a barrier. It is one piece of work; one that would
 need a barrier inside is refused.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -52,6 +54,8 @@ WIDER_BARRIERS = ("tile.thread.cluster_sync", GRID_BARRIER)
 ADDRESS_ONLY = (IS_ALIGNED,)
 ACCESS = "access"
 """Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
+MOST_PIECES = 8
+"""Pieces of work in flight that are told apart: no wait leaves more."""
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
 
 
@@ -59,29 +63,47 @@ PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
 class Touched:
     """Buffers read and written since the last barrier; `beside` are those of regions, by their group of threads.
 
-    `lingering` are those that work in flight still reads.
+    `lingering` are those that work in flight still reads, piece by piece, the oldest first.
     """
 
     reads: frozenset[ir.Var] = frozenset()
     writes: frozenset[ir.Var] = frozenset()
     beside: Mapping[ThreadGroup, Touched] = field(default_factory=dict)
-    lingering: frozenset[ir.Var] = frozenset()
+    lingering: tuple[frozenset[ir.Var], ...] = ()
 
     def __or__(self, other: Touched) -> Touched:
+        """What one of two ways to the same place leaves."""
         beside = dict(self.beside)
         for group, touched in other.beside.items():
             beside[group] = beside.get(group, CLEAN) | touched
-        lingering = self.lingering | other.lingering
+        lingering = _either(self.lingering, other.lingering)
         return Touched(self.reads | other.reads, self.writes | other.writes, beside, lingering)
+
+    def then(self, later: Touched) -> Touched:
+        """What two pieces of work leave, one after the other."""
+        oldest, last = self.lingering[: 1 - MOST_PIECES], self.lingering[1 - MOST_PIECES :]
+        lingering = (frozenset().union(*oldest), *last) if oldest else last
+        lingering += later.lingering
+        return replace(self | replace(later, lingering=()), lingering=lingering)
+
+    def landed(self, pieces: int) -> Touched:
+        """What is left of it behind a wait for all but the last `pieces` in flight."""
+        return replace(self, lingering=self.lingering[-pieces:] if pieces else ())
 
     def passed(self) -> Touched:
         """What is left of it behind a barrier."""
-        return Touched(reads=self.lingering, lingering=self.lingering)
+        return Touched(reads=frozenset().union(*self.lingering), lingering=self.lingering)
 
     def conflicts(self, later: Touched) -> bool:
         """Whether `later` may not follow without a barrier of the block."""
         own = self.writes & (later.reads | later.writes) or self.reads & later.writes
         return bool(own) or any(touched.conflicts(later) for touched in self.beside.values())
+
+
+def _either(one: tuple[frozenset[ir.Var], ...], other: tuple[frozenset[ir.Var], ...]) -> tuple[frozenset[ir.Var], ...]:
+    """The same number of last pieces, whichever way was taken."""
+    pieces = zip_longest(one[::-1], other[::-1], fillvalue=frozenset[ir.Var]())
+    return tuple(first | second for first, second in pieces)[::-1]
 
 
 CLEAN = Touched()
@@ -168,8 +190,9 @@ class _Placer:
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
         if is_barrier(stmt):
             return stmt, before.passed()
-        if _lands(stmt):
-            before = replace(before, lingering=frozenset())
+        pieces = _left_in_flight(stmt)
+        if pieces is not None:
+            before = before.landed(pieces)
         if is_foreign(stmt):
             return stmt, before | self._touched(stmt) if regions.constant(stmt.value) == NOTED else before
         touched = self._touched(stmt)
@@ -180,9 +203,9 @@ class _Placer:
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
             self._check_divergent(stmt)
         if not before.conflicts(self._spread(touched)):
-            return stmt, before | touched
+            return stmt, before.then(touched)
         self.count += 1
-        return visit.sequence([barrier(stmt.span), stmt], stmt.span), before.passed() | touched
+        return visit.sequence([barrier(stmt.span), stmt], stmt.span), before.passed().then(touched)
 
     def _control(self, stmt: Any, before: Touched) -> tuple[S.Stmt, Touched]:
         condition = self._by_root(_touched_by(*_heads(stmt)))
@@ -221,7 +244,7 @@ class _Placer:
     def _touched(self, stmt: S.Stmt) -> Touched:
         touched = self._by_root(_touched(stmt))
         lingers = isinstance(stmt, S.AttrStmt) and stmt.attr_key == PHASE and regions.constant(stmt.value) == LINGERING
-        return replace(touched, lingering=touched.reads) if lingers else touched
+        return replace(touched, lingering=(touched.reads,)) if lingers else touched
 
     def _spread(self, touched: Touched) -> Touched:
         """With the tiles that share the bytes of those touched."""
@@ -255,11 +278,12 @@ class _Placer:
             )
 
 
-def _lands(stmt: S.Stmt) -> bool:
-    """Whether a statement waits for all work in flight."""
+def _left_in_flight(stmt: S.Stmt) -> int | None:
+    """How many pieces of work may be in flight after a statement that waits for the others; `None` for any other."""
     if not isinstance(stmt, S.Evaluate) and not is_foreign(stmt):
-        return False
-    return any(call.attrs is not None and LANDED in call.attrs for call in visit.collect(stmt, ir.Call))
+        return None
+    waits = [call for call in visit.collect(stmt, ir.Call) if call.attrs is not None and LANDED in call.attrs]
+    return min((int(call.attrs[LANDED]) for call in waits), default=None)
 
 
 def _is_shared(var: ir.Var) -> bool:

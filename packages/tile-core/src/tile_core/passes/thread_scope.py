@@ -21,11 +21,11 @@ from tile_core.passes.infer_layouts import Placement, Plan
 ALIGNED = "tile.aligned"
 """Attribute with an empty body: the tensor that is its node starts at a multiple of the vector width."""
 PHASE = "tile.phase"
+"""Attribute around statements between which no barrier is needed: one piece of parallel work."""
 LINGERING = 2
 """Value of `PHASE` around work that reads shared tiles until a call with `LANDED` lets it pass."""
 LANDED = "landed"
-"""Attribute of a call that waits for all lingering work of this thread."""
-"""Attribute around statements between which no barrier is needed: one piece of parallel work."""
+"""Attribute of a call that waits for lingering work of this thread: how many pieces, the last ones, may still read."""
 
 Values = Mapping[ir.Var, ir.Expr]
 

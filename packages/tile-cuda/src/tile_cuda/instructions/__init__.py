@@ -20,6 +20,7 @@ from tile_cuda.instructions.mma import MMA, MMA_SP, ROUND_TF32, mma, mma_sp, rou
 from tile_cuda.instructions.shapes import TABLE, FragmentLayout, MatrixInstruction, find, instructions
 from tile_cuda.instructions.wgmma import (
     ADVANCE,
+    ASSUME,
     COMMIT,
     DESCRIPTOR,
     FENCE,
@@ -74,7 +75,21 @@ __all__ = [
 ]
 
 _WARP = (MMA, MMA_SP, mma_scaled.MMA_SCALED, LDMATRIX, STMATRIX, ROUND_TF32)
-_WARPGROUP = (WGMMA, WGMMA_RS, WGMMA_SP, WGMMA_SP_RS, FENCE, COMMIT, WAIT, PIN, HOLD, UNIFORM, DESCRIPTOR, ADVANCE)
+_WARPGROUP = (
+    WGMMA,
+    WGMMA_RS,
+    WGMMA_SP,
+    WGMMA_SP_RS,
+    FENCE,
+    COMMIT,
+    WAIT,
+    PIN,
+    HOLD,
+    ASSUME,
+    UNIFORM,
+    DESCRIPTOR,
+    ADVANCE,
+)
 CALLS: Mapping[str, ExprHandler] = MappingProxyType(
     {
         instruction.op: instruction.forms

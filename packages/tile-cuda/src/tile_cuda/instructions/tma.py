@@ -67,6 +67,14 @@ def tma_load_2sm(target: ir.Expr, tensor_map: ir.Expr, barrier: ir.Expr, *coordi
     return instruction("tma_load_2sm", target, tensor_map, barrier, *coordinates, rank=len(coordinates))
 
 
+def bulk_reduce_add(target: ir.Expr, source: ir.Expr, count: int) -> ir.Expr:
+    """Add `count` bytes of float32 at `source` in shared memory to those at `target`, each element atomically.
+
+    All are multiples of 16, and no map is needed. It belongs to a group as a box does.
+    """
+    return instruction("bulk_reduce_add", target, source, count)
+
+
 def tma_store_commit() -> ir.Expr:
     """The stores and additions of this thread since the last commit are a group."""
     return instruction("tma_store_commit")
@@ -228,6 +236,13 @@ SNIPPETS = {
         _SEND,
         "cuda_async::send(target, source, barrier, bytes, block);",
     ),
+    "tile_bulk_reduce_add": device_function(
+        "tile_bulk_reduce_add",
+        "@target, @source, unsigned bytes",
+        """asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+      :: "l"(__cvta_generic_to_global(target)), "r"(tile_shared_address(source)), "r"(bytes) : "memory");""",
+        "cuda_async::add_bulk(target, source, bytes);",
+    ),
     "tile_tma_store_commit": device_function(
         "tile_tma_store_commit",
         "",
@@ -253,7 +268,7 @@ SNIPPETS = {
 }
 CALLS = {
     **{f"cuda.tma_{name}": function(f"tma_{name}", suffix="rank") for name in _FORMS},
-    **{f"cuda.{name}": function(name) for name in ("send", "tma_gather4", "tma_scatter4")},
+    **{f"cuda.{name}": function(name) for name in ("send", "tma_gather4", "tma_scatter4", "bulk_reduce_add")},
     "cuda.tma_store_commit": function("tma_store_commit"),
     "cuda.tma_store_wait": function("tma_store_wait", "0", "read"),
     "cuda.prefetch_tensor_map": function("prefetch_tensor_map"),

@@ -19,6 +19,7 @@ from tile_cuda.instructions.mma import dense, host_types, instruction_of, regist
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
 
 __all__ = [
+    "assume",
     "descriptor_advance",
     "hold",
     "pin",
@@ -272,7 +273,7 @@ def wgmma_wait(groups: int) -> ir.Call:
     """
     if not 0 <= groups <= _MOST_GROUPS:
         raise ValueError(f"wgmma_wait leaves 0 to {_MOST_GROUPS} groups in flight, not {groups}")
-    return WAIT((), {"groups": groups, **({} if groups else {LANDED: 1})})
+    return WAIT((), {"groups": groups, LANDED: groups})
 
 
 def _pin(attributes: Attributes) -> Function:
@@ -340,6 +341,21 @@ def uniform(value: ir.Expr) -> ir.Call:
     Descriptors are read from those: one that is not known to be uniform is copied there before every instruction.
     """
     return UNIFORM((value,), dtype="int32")
+
+
+_ASSUME = f"""
+{INLINE} void tile_assume(bool fact) {{
+  __builtin_assume(fact);
+}}
+"""
+ASSUME = Instruction(
+    "cuda.assume", lambda _attributes: Function("tile_assume", _ASSUME), lambda _attributes: "tile::assume", {}
+)
+
+
+def assume(fact: ir.Expr) -> ir.Call:
+    """Tell the compiler a fact that was proved."""
+    return ASSUME((fact,))
 
 
 # -- descriptors ------------------------------------------------------------------------------------------------------

@@ -32,8 +32,9 @@ from tile_core.passes.plan_shared_memory import OWN_PLACE, size_in_bytes
 from tile_core.passes.swizzle_tiles import ALIGNMENT, TILES
 from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.mbarrier import fence_async
-from tile_cuda.instructions.tma import tma_reduce_add, tma_store_commit, tma_store_wait
+from tile_cuda.instructions.tma import bulk_reduce_add, tma_reduce_add, tma_store_commit, tma_store_wait
 from tile_cuda.passes.index_facts import index_facts
+from tile_cuda.passes.ordered_additions import OrderedAddition, is_only_added_to, ordered_addition
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store
 
 
@@ -85,8 +86,14 @@ class _Adder:
         def attribute(stmt: S.AttrStmt, mutator: Any) -> S.Stmt:
             return stmt if is_foreign(stmt) else mutator.default_mutate(stmt)
 
-        body = visit.mutate(body, (S.Evaluate, evaluate), (S.AttrStmt, attribute))
-        if not self._maps:
+        def nest(stmt: S.For, mutator: Any) -> S.Stmt:
+            found = ordered_addition(stmt, self._analyzer)
+            if found is None or found.fragment not in held or found.tensor not in marks:
+                return mutator.default_mutate(stmt)
+            return self._added_in_order(found) or stmt
+
+        body = visit.mutate(body, (S.Evaluate, evaluate), (S.AttrStmt, attribute), (S.For, nest))
+        if not self._tiles:
             return self._launch.to_stmt()
         parts = list(body.seq) if isinstance(body, S.SeqStmt) else [body]
         own = [part for part in parts if not _is_other_program(part)]
@@ -95,6 +102,38 @@ class _Adder:
         body = visit.sequence([*tiles, *own, self._of_one(body.span, tma_store_wait(0, read=True)), *others], body.span)
         launch = replace(self._launch, body=body).to_stmt()
         return visit.sequence([*self._maps, launch], self._launch.span)
+
+    def _added_in_order(self, addition: OrderedAddition) -> S.Stmt | None:
+        """The addition of a run of bytes; `None` where there is no room for its tile, or the tensor has other uses."""
+        tile = self._tiles.get(addition.fragment)
+        if tile is None:
+            name, scope = f"{addition.fragment.name}_run", regions.SHARED[0]
+            tile = tirx.decl_buffer((addition.count,), "float32", name, scope=scope, data_alignment=ALIGNMENT)
+            room = size_in_bytes(tile) + ALIGNMENT
+            if room > self._room or not is_only_added_to(addition.tensor, self._launch.body):
+                return None
+            self._room -= room
+            self._tiles[addition.fragment] = tile
+        if list(map(regions.constant, tile.shape)) != [addition.count]:
+            return None
+        source = tirx.address_of(tirx.BufferLoad(tile, [int32(0)]))
+        target = tirx.address_of(tirx.BufferLoad(addition.tensor, list(addition.start)))
+        add = bulk_reduce_add(target, source, size_in_bytes(tile))
+        return self._through(addition.into(tile), [add, tma_store_commit()], addition.nest.span)
+
+    def _through(self, into: S.Stmt, add: list[ir.Expr], span: ir.Span | None) -> S.Stmt:
+        """All threads write a tile when it has been read, then one thread asks the engine to add it."""
+        return visit.sequence(
+            [
+                self._of_one(span, tma_store_wait(0, read=True)),
+                barrier(span),
+                into,
+                S.AttrStmt(int32(0), FOREIGN, int32(0), S.Evaluate(fence_async(), span)),
+                barrier(span),
+                self._of_one(span, *add),
+            ],
+            span,
+        )
 
     def _held(self) -> set[ir.Var]:
         """The results of products by matrix instructions."""
@@ -125,17 +164,7 @@ class _Adder:
         self._tiles[src.source] = buffer
         self._context.state.setdefault(TILES, {})[buffer] = tile
         into = OpCall(OPS["tile.copy"], {"src": call.args["src"], "dst": regions.whole(buffer)}, {}, call.span)
-        return visit.sequence(
-            [
-                self._of_one(call.span, tma_store_wait(0, read=True)),
-                barrier(call.span),
-                into.to_stmt(),
-                S.AttrStmt(int32(0), FOREIGN, int32(0), S.Evaluate(fence_async(), call.span)),
-                barrier(call.span),
-                self._of_one(call.span, *self._additions(copy, tile)),
-            ],
-            call.span,
-        )
+        return self._through(into.to_stmt(), self._additions(copy, tile), call.span)
 
     def _begins_inside(self, region: ir.TensorRegion) -> bool:
         """Whether its first element is one of the tensor's: a box that lies wholly outside is not the engine's."""

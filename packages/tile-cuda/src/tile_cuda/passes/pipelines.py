@@ -28,6 +28,7 @@ PLAIN = frozenset(
     f"tile.{name}"
     for name in (
         "atomic",
+        "atomic_rmw",
         "copy",
         "fill",
         "gemm",

@@ -22,7 +22,7 @@ from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import mbarrier_arrive, mbarrier_expect, mbarrier_wait
 from tile_cuda.instructions.tma import tma_load, tma_load_multicast
-from tile_cuda.instructions.wgmma import wgmma_wait
+from tile_cuda.instructions.wgmma import assume, wgmma_wait
 from tile_cuda.passes.assign_roles import ARRIVALS, BLOCKS
 from tile_cuda.passes.pipelines import NUM_STAGES, CopyGroup, Pipeline, Preload, statements_of
 from tile_cuda.passes.sharing import Cluster
@@ -182,11 +182,15 @@ def barrier_at(buffer: ir.Var, stage: ir.Expr) -> ir.Expr:
 
 @dataclass(frozen=True)
 class _Flight:
-    """A product that runs beside the block: its call, the groups that it is the last to read, where it was issued."""
+    """A product that runs beside the block: its call, the groups that it is the last to read, where it was issued.
+
+    One that `is_older` was issued in the iteration before, at position -1.
+    """
 
     call: OpCall
     groups: tuple[int, ...]
     position: int
+    is_older: bool = False
 
     @property
     def result(self) -> ir.Var:
@@ -209,8 +213,10 @@ class Consumer:
     """The loop as the block runs it.
 
     `overlaps(stmt)`: whether a statement is a product that runs beside the threads that issue it. Such a product is
-    waited for where something first touches its fragments, and its stages are given back then. Where a loop holds one
-    product and nothing else touches its result, it even stays in flight when the next iteration begins.
+    waited for where something first touches its fragments, and its stages are given back then. Where the next iteration
+    issues another product before, it stays in flight until then, so that the tensor cores have work at every moment.
+    Of a loop with several products ptxas must know that it `runs`, at least once: else the registers of what is in
+    flight come from two places behind it, and it lets no product stay in flight (C7515).
     """
 
     def __init__(
@@ -220,9 +226,11 @@ class Consumer:
         thread: ir.Var,
         overlaps: Callable[[S.Stmt], bool],
         cluster: Cluster | None = None,
+        *,
+        runs: bool = False,
     ) -> None:
         self._pipeline, self._ring, self._thread, self._overlaps = pipeline, ring, thread, overlaps
-        self._cluster = cluster
+        self._cluster, self._runs = cluster, runs
         self._statements = statements_of(pipeline.loop)
         self._at = _position(pipeline, ring.counter)
         self._copied = {copy.target for copy in pipeline.copies}
@@ -230,9 +238,18 @@ class Consumer:
     def loop(self) -> S.Stmt:
         """The loop, and what ends it."""
         loop = self._pipeline.loop
-        stmts: list[S.Stmt] = list(self._at.head)
-        behind: list[S.Stmt] = []
-        flights: list[_Flight] = []
+        lasting = self._lasting(self._walk([])[1])
+        stmts, left = self._walk([replace(flight, position=-1, is_older=True) for flight in lasting])
+        stmts += self._landed(left, len(left) - len(lasting), len(self._statements))
+        before = [foreign(assume(E.GT(loop.extent, E.IntImm(loop.extent.ty, 0))))] if lasting and self._runs else []
+        annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
+        body = visit.sequence([*self._at.head, *stmts, *self._at.tail], loop.body.span)
+        rebuilt = rebuild.loop(loop, body=body, annotations=annotations)
+        return visit.sequence([*before, rebuilt, *self._settled(lasting)], loop.span)
+
+    def _walk(self, flights: list[_Flight]) -> tuple[list[S.Stmt], list[_Flight]]:
+        """An iteration that begins with `flights`, the oldest first, and those that are left at its end."""
+        stmts: list[S.Stmt] = []
         for position, stmt in enumerate(self._statements):
             stmts += [self._wait(number) for number, _group in self._groups("first", position)]
             if self._is_copy(stmt):
@@ -243,18 +260,34 @@ class Consumer:
                 flight = _Flight(_call(stmt), groups, position)
                 started = replace(flight.call, attrs={**flight.call.attrs, IN_FLIGHT: 1})
                 stmts.append(at_stage(started.to_stmt(), self._ring.tiles, self._at.stage))
-                if self._is_alone(flight):
-                    stmts += self._step_behind()
-                    behind = self._settled(flight.result)
-                else:
-                    flights.append(flight)
+                flights.append(flight)
                 continue
             stmts.append(at_stage(stmt, self._ring.tiles, self._at.stage))
             stmts += self._read_by_all(groups)
-        stmts += self._landed(flights, len(flights), len(self._statements))
-        annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
-        body = visit.sequence([*stmts, *self._at.tail], loop.body.span)
-        return visit.sequence([rebuild.loop(loop, body=body, annotations=annotations), *behind], loop.span)
+        return stmts, flights
+
+    def _lasting(self, left: list[_Flight]) -> list[_Flight]:
+        """Those of the flights left at the end of an iteration, the last ones, that the next one begins with."""
+        found: list[_Flight] = []
+        if not self._runs and sum(map(self._overlaps, self._statements)) > 1:
+            return found
+        for flight in left[::-1]:
+            if not self._lasts(flight):
+                break
+            found.insert(0, flight)
+        return found
+
+    def _lasts(self, flight: _Flight) -> bool:
+        """Whether the next iteration issues a product before it touches what this one uses."""
+        inside = {alloc.buffer for alloc in visit.collect(self._pipeline.loop.body, S.AllocBuffer)}
+        if self._pipeline.stages < 2 or flight.registers & inside or not flight.memory <= self._copied:
+            return False
+        for stmt in self._statements:
+            if self._needed([flight], stmt):
+                return False
+            if self._overlaps(stmt):
+                return True
+        return False
 
     def _needed(self, flights: list[_Flight], stmt: S.Stmt) -> int:
         """How many of the oldest flights `stmt` has to wait for."""
@@ -273,14 +306,13 @@ class Consumer:
 
     def _landed(self, flights: list[_Flight], count: int, position: int) -> list[S.Stmt]:
         """Wait for the `count` oldest flights and give back what they read; they leave the list."""
-        done, left = flights[:count], len(flights) - count
+        done = flights[:count]
         del flights[:count]
         if not done:
             return []
         found = self._held(done[-1].position, position)
-        nothing = visit.sequence([])
-        found += [S.AttrStmt(flight.result, SETTLE, int32(left), nothing) for flight in done]
-        return found + [self._release(number, self._at.stage) for flight in done for number in flight.groups]
+        found += _waited(done, flights, self._pipeline.loop.span)
+        return found + [self._given_back(number, flight.is_older) for flight in done for number in flight.groups]
 
     def _held(self, issued: int, position: int) -> list[S.Stmt]:
         """What keeps a wait behind the reductions, or else the loops, that were to run beside the product."""
@@ -294,44 +326,32 @@ class Consumer:
                 return [S.AttrStmt(result, HOLD, int32(1), visit.sequence([]))]
         return []
 
-    def _is_alone(self, flight: _Flight) -> bool:
-        """Whether the product is all that reads the ring, and nothing else in the loop touches its result."""
-        if self._pipeline.stages < 2 or len(self._pipeline.groups) != 1:
-            return False
-        (group,) = self._pipeline.groups
-        others = [other for at, other in enumerate(self._statements) if at != flight.position]
-        return (
-            group.first == group.last == flight.position
-            and flight.memory <= self._copied
-            and len(flight.registers) == 1
-            and not any(flight.result in touched(other) for other in others)
-        )
-
-    def _step_behind(self) -> list[S.Stmt]:
-        """Wait for the product of the iteration before, and give its stage back."""
+    def _given_back(self, number: int, of_step_before: bool) -> S.Stmt:
+        if not of_step_before:
+            return self._release(number, self._at.stage)
         loop = self._pipeline.loop
-        earlier = S.IfThenElse(E.GT(loop.loop_var, loop.min), self._release(0, self._at.before), None)
-        return [foreign(wgmma_wait(1)), earlier]
+        return S.IfThenElse(E.GT(loop.loop_var, loop.min), self._release(number, self._at.before), None)
 
-    def _settled(self, result: ir.Var) -> list[S.Stmt]:
-        """Behind the loop: wait for what is in flight, and give the last stage back where the loop is repeated.
+    def _settled(self, flights: list[_Flight]) -> list[S.Stmt]:
+        """Behind the loop: wait for what is in flight, and give the last stages back where the loop is repeated.
 
         The wait is never under a condition: ptxas would let no product stay in flight (C7518).
         """
         loop = self._pipeline.loop
         count = regions.constant(loop.extent)
-        if count is not None and count <= 0:
+        if not flights or (count is not None and count <= 0):
             return []
-        wait = S.AttrStmt(result, SETTLE, int32(0), visit.sequence([]), loop.span)
+        waits = _waited(flights, [], loop.span)
         if not self._pipeline.is_repeated:
-            return [wait]
+            return waits
         turn, each = self._pipeline.turn, _as_int32(loop.extent)
         done = tirx.BufferLoad(self._ring.counter, [int32(0)]) if turn is None else turn * each + each
-        release = self._release(0, tirx.floormod(done - 1, int32(self._pipeline.stages)))
+        last = tirx.floormod(done - 1, int32(self._pipeline.stages))
+        releases = [self._release(number, last) for flight in flights for number in flight.groups]
         if count is not None:
-            return [wait, release]
+            return [*waits, *releases]
         runs = E.GT(loop.extent, E.IntImm(loop.extent.ty, 0))
-        return [wait, S.IfThenElse(runs, release, None, loop.span)]
+        return [*waits, S.IfThenElse(runs, visit.sequence(releases), None, loop.span)]
 
     def _groups(self, end: str, position: int) -> list[tuple[int, CopyGroup]]:
         return [
@@ -398,6 +418,15 @@ class Producer:
         if cluster.together is None:
             return shared
         return [S.IfThenElse(cluster.together, visit.sequence(shared), visit.sequence(_loads(copy, *place)))]
+
+
+def _waited(done: list[_Flight], left: list[_Flight], span: ir.Span | None) -> list[S.Stmt]:
+    """Wait for all but the flights `left`; nobody may touch a result that one of those still adds to."""
+    open_results = {flight.result for flight in left}
+    results = [result for result in dict.fromkeys(flight.result for flight in done) if result not in open_results]
+    if not results:
+        return [foreign(wgmma_wait(len(left)))]
+    return [S.AttrStmt(result, SETTLE, int32(len(left)), visit.sequence([]), span) for result in results]
 
 
 def foreign(call: ir.Expr) -> S.Stmt:

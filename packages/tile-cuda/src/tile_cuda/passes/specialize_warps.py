@@ -256,7 +256,8 @@ class _Specializer:
         def loop(node: S.For, mutator: Any) -> S.Stmt:
             for pipeline, ring in zip(pipelines, staged, strict=True):
                 if node.same_as(pipeline.loop):
-                    return Consumer(pipeline, ring, thread, self._overlaps, cluster).loop()
+                    runs = self._facts.can_prove(E.GT(node.extent, E.IntImm(node.extent.ty, 0)))
+                    return Consumer(pipeline, ring, thread, self._overlaps, cluster, runs=runs).loop()
             return mutator.default_mutate(node)
 
         def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:

@@ -216,6 +216,14 @@ inline void store_box(const TileTensorMap& map, const tile::Spot& from, std::ini
   tile::copy_issue();
 }
 
+inline void add_bulk(const tile::Spot& to, const tile::Spot& from, unsigned bytes) {
+  if (tile::shared_offset(from.address) % kUnit != 0 || reinterpret_cast<uintptr_t>(to.address) % kUnit != 0)
+    tile::refuse_copy(from, ", from or to an address that is no multiple of 16 bytes");
+  tile::copy_begin(tile::CopyKind::kFromShared, from, add_elements<float>);
+  tile::copy_run(to.address, from.address, bytes);
+  tile::copy_issue();
+}
+
 inline void copy_element(const tile::Spot& to, const tile::Spot& from, unsigned width, int bytes) {
   if (bytes < 0 || bytes > static_cast<int>(width)) tile::refuse_copy(to, " more bytes than one copy moves");
   const uintptr_t address = reinterpret_cast<uintptr_t>(from.address);

@@ -200,6 +200,7 @@ void wgmma_wait() {
 }
 inline void pin(const void*) {}
 inline void hold(float) {}
+inline void assume(bool) {}
 inline int uniform(int value) { return value; }
 
 // With `Selector` from 0 on, A is sparse.
