@@ -149,6 +149,20 @@ def test_clusters_have_no_meaning_where_blocks_run_in_turn() -> None:
 
 
 @pytest.mark.parametrize(
+    ("grid", "words"), [((2**31,), "along x"), ((1, 2**16), "65536 blocks along y"), ((1, 1, 2**16), "along z")]
+)
+def test_grids_that_no_device_has(grid: tuple[int, ...], words: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32")):
+        with T.Kernel(*grid, threads=64):
+            for i in T.Parallel(64):
+                A[i] = 1.0
+
+    with pytest.raises(LaunchShapeError, match=words):
+        tl.compile(kernel, target=HOPPER)
+
+
+@pytest.mark.parametrize(
     ("options", "arch", "error", "words"),
     [
         ({"cluster_dims": 2}, "sm_80", UnsupportedOnTargetError, "no clusters of blocks"),

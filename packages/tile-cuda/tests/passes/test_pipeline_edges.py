@@ -217,6 +217,29 @@ def test_boxes_that_begin_between_units_or_before_a_tensor_are_the_threads(
     assert (fast.count("tile_tma_load_2d(&"), "tile_tma_store_2d(" in fast) == (boxes[0], bool(boxes[1]))
 
 
+@pytest.mark.parametrize(("rows", "ahead"), [(2**31, 1), (2**31 + 64, 0)])
+def test_rows_that_int32_does_not_number_are_the_threads(rows: int, ahead: int) -> None:
+    """Coordinates of the copy engine are int32."""
+
+    @T.prim_func
+    def program(A: T.Tensor((rows, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[rows - 256 + k * 64, 0], a)
+                T.copy(B, b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    kernel = tl.compile(program, target={"kind": "cuda", "arch": "sm_90"}, execution="emulate")
+    fast = kernel.get_kernel_source().split("__global__")[1]
+    assert fast.count("tile_tma_load_2d(&") == 1 + ahead
+    assert kernel.report()["specialized_warps"] == 1
+
+
 @pytest.mark.emulate
 def test_a_named_place_is_a_place(run: Run) -> None:
     a, b = halves((128, 256), (K, 64))

@@ -20,7 +20,7 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.asynchronous import itemsize
 from tile_core.passes.accesses import strides
 from tile_cuda.instructions.tensor_map import ALIGNMENT, LARGEST_BOX, MOST_AXES, tensor_map
-from tile_cuda.passes.tensor_copies import address
+from tile_cuda.passes.tensor_copies import MOST_INDICES, address
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ def boxes(tensor: ir.TensorRegion, tile: ir.TensorRegion, order: SwizzledTile | 
         raise _refusal(tensor, f"it takes constant extents and 1 to {MOST_AXES} axes, the last without stride", span)
     if not walked or walked[-1] != inner:
         raise _refusal(tensor, "it moves rows of several elements", span)
+    if any((constant(extent) or 0) > MOST_INDICES for extent in tensor.source.shape):
+        raise _refusal(tensor, f"an axis has at most {MOST_INDICES} indices", span)
     if _is_between_units(tensor.region[inner].min, size):
         raise _refusal(tensor, f"a row of it begins at a multiple of {ALIGNMENT} bytes, wherever it is", span)
     strip = rows[-1] if order is None else order.strip

@@ -24,6 +24,8 @@ from tile_core.ops.threads import called
 from tile_core.passes.base import PassContext
 
 MOST_BLOCKS = 8
+MOST_GRID = {"x": 2**31 - 1, "y": 2**16 - 1, "z": 2**16 - 1}
+"""Blocks along each axis of a grid: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 _FACTS = {
     "tile.cluster_arrive": ("clusters", "clusters of blocks"),
     "tile.cluster_wait": ("clusters", "clusters of blocks"),
@@ -40,7 +42,7 @@ class CheckLaunch:
 
     Raises:
         UnsupportedOnTargetError: clusters or overlapping launches on a target without them.
-        LaunchShapeError: a cluster that is too large, or that does not divide the grid.
+        LaunchShapeError: a grid or a cluster that is too large, or a cluster that does not divide the grid.
         OpArgumentError: a barrier that counts parts of warps, or more threads than the block has.
     """
 
@@ -50,11 +52,23 @@ class CheckLaunch:
         """Check `func`; it is returned as it is."""
         for loop in launch_ir.launches(func.body):
             launch = launch_ir.from_stmt(loop)
+            _check_grid(launch)
             _check_cluster(launch, context)
             for stmt in visit.collect(launch.body, S.Evaluate):
                 _check_fact(stmt, context)
                 _check_count(stmt, launch, context)
         return func
+
+
+def _check_grid(launch: launch_ir.Launch) -> None:
+    for axis, extent in zip(launch_ir.AXES, launch.grid_extents, strict=False):
+        blocks = constant(extent)
+        if blocks is not None and blocks > MOST_GRID[axis]:
+            raise LaunchShapeError(
+                f"the grid has {blocks} blocks along {axis}, and CUDA at most {MOST_GRID[axis]}",
+                remedy="give the longest axis first, or let a block do the work of several",
+                span=from_tvm(launch.span),
+            )
 
 
 def _check_cluster(launch: launch_ir.Launch, context: PassContext) -> None:

@@ -28,6 +28,8 @@ from tile_cuda.instructions.tensor_map import tensor_map
 MOST_AXES = 5
 MOST_BOX = 256
 UNIT_BYTES = 16
+MOST_INDICES = 2**31
+"""Coordinates are int32."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ def _boxed(call: OpCall, tensor: ir.TensorRegion, tile: ir.TensorRegion) -> Tens
         return None
     rows, columns = shape
     if [extents[axis] for axis in walked] != [rows, columns] or walked[1] != len(extents) - 1:
+        return None
+    if any((regions.constant(extent) or 0) > MOST_INDICES for extent in tensor.source.shape):
         return None
     inner = list(strides(tensor.source))[-1]
     if regions.constant(inner) != 1 or rows is None or columns is None or rows > MOST_BOX:
