@@ -23,6 +23,8 @@ CASES = [
     ("sm_90", (13, 70, 384), {"block": (16, 32, 128), "split": 3}),
     ("sm_80", (1, 33, 256), {"block": (16, 32, 64), "group": 64}),
     ("sm_90", (33, 64, 256), {"block": (32, 32, 128), "group": 32, "dtype": "bfloat16"}),
+    ("sm_90", (13, 70, 256), {"weights": "e2m1", "block": (16, 32, 128)}),
+    ("sm_90", (16, 64, 256), {"weights": "e2m1", "dtype": "bfloat16", "block": (16, 64, 128)}),
     ("sm_75", (16, 64, 256), {"threads": 64}),
     ("sm_120", (16, 64, 256), {"block": (16, 64, 32), "group": 32, "dtype": "bfloat16"}),
 ]
@@ -40,7 +42,7 @@ def check(arch: str, size: tuple[int, int, int], options: dict[str, Any], execut
     kernel = tl.compile(dequant_gemm(m, n, k, **options), target=target, execution=execution, pass_configs=configs)
     there = [x.to(device) for x in (a, b, scale, c)]
     kernel(*there)
-    expected = a.float() @ unpacked(b, scale, group).T
+    expected = a.float() @ unpacked(b, scale, group, options.get("weights", "uint4")).T
     atol = {torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype] * float(expected.abs().max())
     torch.testing.assert_close(there[3].cpu().float(), expected, rtol=0, atol=atol)
     return kernel
@@ -50,14 +52,14 @@ def check(arch: str, size: tuple[int, int, int], options: dict[str, Any], execut
 @pytest.mark.parametrize(("arch", "size", "options"), CASES)
 def test_emulated(arch: str, size: tuple[int, int, int], options: dict[str, Any]) -> None:
     kernel = check(arch, size, options, "emulate", "cpu")
-    if options.get("dtype") is None or arch != "sm_75":
+    if options.get("weights", "uint4") == "uint4":
         assert "tile_nibbles" in kernel.get_kernel_source()
     assert kernel.report()["products"][0].split(": ")[1].startswith("mma ")
     assert kernel.report()["fragments_in_shared"] == []
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(("_arch", "size", "options"), CASES[:5])
+@pytest.mark.parametrize(("_arch", "size", "options"), CASES[:7])
 def test_on_the_device(_arch: str, size: tuple[int, int, int], options: dict[str, Any]) -> None:
     found, reason = device_architecture()
     if found is None:
