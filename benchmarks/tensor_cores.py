@@ -226,7 +226,7 @@ def peer_times(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
         return {}
     script = Path(__file__).resolve().parent / "tilelang_peer.py"
     command = [sys.executable, str(script), "--only", options.only, "--rounds", str(options.rounds)]
-    command += ["--burst"] * options.burst
+    command += ["--burst"] * options.burst + ["--forms", options.tilelang_forms]
     environment = {**os.environ, "PYTHONPATH": str(options.tilelang)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -244,6 +244,7 @@ def main() -> None:
     parser.add_argument("--burst", action="store_true", help="a few launches after a pause instead of a sustained run")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, each in another order (default 3)")
     parser.add_argument("--tilelang", type=Path, help="a folder with TileLang, to be measured too")
+    parser.add_argument("--tilelang-forms", default="", help="only its forms whose name contains this text")
     options = parser.parse_args()
     peers, timer, results = peer_times(options), Timer(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {'burst' if options.burst else 'sustained'}")

@@ -1,7 +1,7 @@
 """TileLang's kernels for the workloads of `tensor_cores.py` and `gpu.py`, in a process: it has its own TVM.
 
 
-    PYTHONPATH=<where TileLang is> python benchmarks/tilelang_peer.py [--only TEXT] [--burst] [--rounds N]
+    PYTHONPATH=<where TileLang is> python benchmarks/tilelang_peer.py [--only TEXT] [--forms TEXT] [--burst] [--rounds N]
 
 Written in TileLang's language as its own published kernels are: weights of four bits are unpacked in registers, and
 multiplied from there or through shared memory. Each workload is tried with every form and tile of a table, checked, and
@@ -286,6 +286,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="run the workloads whose name contains this text")
+    parser.add_argument("--forms", default="", help="try the forms whose name contains this text")
     parser.add_argument("--burst", action="store_true", help="a few launches after a pause instead of a sustained run")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default 3)")
     options = parser.parse_args()
@@ -293,7 +294,9 @@ def main() -> None:
 
     timer = Timer()
     found = {
-        name: measure(make(), timer, options.rounds, burst=options.burst)
+        name: measure(
+            (form for form in make() if options.forms in form.name), timer, options.rounds, burst=options.burst
+        )
         for name, make in WORKLOADS.items()
         if options.only in name
     }

@@ -221,6 +221,44 @@ def test_eight_rows_of_a_matrix_lie_in_different_banks(itemsize: int, columns: i
             assert len({place * itemsize // 16 % 8 for place in places}) == 8
 
 
+BANKS, WORD = 32, 4
+
+
+def ways(places: list[int], itemsize: int) -> int:
+    """How often the slowest bank is asked for another word by lanes that read elements: 128 bytes' worth at a time."""
+    at_once, worst = min(32, 128 // itemsize), 0
+    for first in range(0, 32, at_once):
+        words = {place * itemsize // WORD for place in places[first : first + at_once]}
+        worst = max(worst, *(sum(word % BANKS == bank for word in words) for bank in range(BANKS)))
+    return worst
+
+
+SINGLY = [i for i in TABLE if i.family == "mma" and not i.sparse and i.operand_bits in (8, 32, 64) and not i.narrow]
+
+
+@pytest.mark.parametrize("instruction", SINGLY, ids=lambda i: i.name)
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("row_bytes", [64, 128, 256])
+def test_operands_that_lanes_read_one_by_one(instruction: Any, side: str, row_bytes: int) -> None:
+    """Tabulated from the layouts: float64 in either order asks each bank once, 8 and 32 bits that are stored the other
+    way round at most twice, since the order of their tiles is that of the copy engine, in units of 16 bytes."""
+    size = instruction.operand_bits // 8
+    layout = instruction.a_layout if side == "a" else instruction.b_layout
+    by_depth = [False, True] if size == 8 else [False]
+    for depth_is_last in by_depth:
+        columns = row_bytes // size
+        tile = swizzled(64, columns, size)
+        assert tile is not None
+        for register in range(layout.registers):
+            places = []
+            for lane in range(32):
+                first, second = layout.element(lane, register)
+                outer, depth = (first, second) if side == "a" else (second, first)
+                row, column = (outer, depth) if depth_is_last else (depth, outer)
+                places.append(int(tile.offset(row, column % columns)))
+            assert ways(places, size) <= (1 if size == 8 else 2)
+
+
 def test_runs_of_a_lane_lie_in_different_banks() -> None:
     """Eight lanes read 16 bytes at a time: two rows, whose four runs of 32 bytes are read half by half."""
     for columns in (64, 128, 256):

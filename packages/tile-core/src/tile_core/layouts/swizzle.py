@@ -3,6 +3,8 @@
 The columns of a tile are cut into strips of `span` bytes, each strip stored whole before the next. Within a strip a row
 is one span, and its 16-byte units are permuted by the row: bits 4 to 6 of the byte address are combined with bits 7 to
 9 by exclusive or (128-byte span; 64 and 32 bytes use two bits and one). Any eight rows then lie in different banks.
+Elements of 8 bytes are read one by one, four of a row and four rows at a time, which are two units of a row: there
+the row counts twice, so that pairs of units of any four rows lie in different banks. No copy engine writes those.
 Source: PTX ISA, "Shared memory layout and swizzling" of the asynchronous warpgroup instructions and tensor copies.
 """
 
@@ -13,6 +15,8 @@ from typing import Any
 
 UNIT_BYTES = 16
 SPANS = (128, 64, 32)
+WORD_PAIR = 8
+"""Bytes of an element that takes two banks."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class SwizzledTile:
         """The element offset of (`row`, `column`), for ints and for TVM expressions."""
         unit = UNIT_BYTES // self.itemsize
         strip, within = column // self.strip, column % self.strip
-        phase = row // (128 // self.span) % (self.span // UNIT_BYTES)
+        phase = row // (128 // self.span) * (2 if self.itemsize == WORD_PAIR else 1) % (self.span // UNIT_BYTES)
         return strip * (self.rows * self.strip) + row * self.strip + (within // unit ^ phase) * unit + within % unit
 
 
