@@ -1,13 +1,14 @@
 """Ours beside torch, Inductor and Triton on one NVIDIA GPU, in one run: medians with L2 flushed before every launch.
 
-    python benchmarks/gpu.py [--json FILE] [--only PATTERN] [--peers NAMES]
+    python benchmarks/gpu.py [--json FILE] [--only PATTERN] [--peers NAMES] [--tilelang FOLDER]
 
 Every result is checked first. A line tells our time, the bytes a second, each peer's time, the floor (the time that the
 bytes alone take at the rate of a large copy, measured in the same run) and the ratio best peer's time / our time: above
 1 is faster than every peer. A peer that cannot run here is named, and does not count.
 
 Ours and the peers that take their outputs write to the same tensors: where two tensors of a kernel lie in memory is
-worth up to a tenth of its time. They are timed in turns, twice, and the better median counts.
+worth up to a tenth of its time. They are timed in turns, twice, and the better median counts. TileLang's softmax and
+RMSNorm are measured before them, in a process of their own, on tensors of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from triton.testing import do_bench
 import gpu_kernels as kernels
 import gpu_peers as peers
 import tile_core as tl
+from gpu_timing import tilelang
 
 LENGTH = 4096 * 4096
 ROWS = 8192
@@ -291,8 +293,11 @@ def check(row: Row) -> Any:
     return kernel
 
 
-def measure(row: Row, rate: float, wanted: frozenset[str]) -> dict[str, Any]:
-    """Check the result, then time ours and the peers in `wanted` (all, where it is empty) in turns."""
+def measure(row: Row, rate: float, wanted: frozenset[str], others: Mapping[str, float]) -> dict[str, Any]:
+    """Check the result, then time ours and the peers in `wanted` (all, where it is empty) in turns.
+
+    `others` are peers that were timed elsewhere.
+    """
     kernel = check(row)
     calls = {"ours": lambda: kernel(*row.arguments)}
     calls |= {name: call for name, call in row.peers.items() if not wanted or name in wanted}
@@ -304,6 +309,7 @@ def measure(row: Row, rate: float, wanted: frozenset[str]) -> dict[str, Any]:
         except Exception as error:  # noqa: BLE001 - a peer that cannot run here is named
             failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     ours = times.pop("ours")
+    times |= others
     return {
         "name": row.name,
         "ours_ms": ours,
@@ -332,7 +338,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--only", default="", help="run the rows in whose name this pattern is found")
     parser.add_argument("--peers", default="", help="time these peers only, with commas between them")
+    parser.add_argument("--tilelang", type=Path, help="a folder with TileLang, to be measured too")
     options = parser.parse_args()
+    elsewhere = tilelang(options.tilelang, "fp16 8192×", 1)
     results: list[dict[str, Any]] = []
     rate = copy_rate()
     versions = f"torch {torch.__version__}, Triton {triton.__version__}"
@@ -342,7 +350,8 @@ def main() -> None:
         if not re.search(options.only, row.name):
             continue
         try:
-            results.append(measure(row, rate, frozenset(filter(None, options.peers.split(",")))))
+            others = {"tilelang": elsewhere[row.name]} if row.name in elsewhere else {}
+            results.append(measure(row, rate, frozenset(filter(None, options.peers.split(","))), others))
         except Exception as error:  # noqa: BLE001 - the other rows are measured all the same
             print(f"{row.name:34s} failed: {type(error).__name__}: {error}", flush=True)
             continue

@@ -1,11 +1,19 @@
-"""How `tensor_cores.py` and the peer beside it time a call: flushed, between two events, sustained or in a burst."""
+"""How `tensor_cores.py` and the peer beside it time a call: flushed, between two events, sustained or in a burst.
+
+TileLang has a TVM of its own and is measured in a process of its own, which `tilelang` starts.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -49,3 +57,24 @@ class Timer:
             for name in random.sample(list(calls), len(calls)):
                 times[name] += self.sample(calls[name], burst=burst)
         return {name: statistics.median(found) for name, found in times.items()}
+
+
+def tilelang(folder: Path | None, only: str, rounds: int, *, forms: str = "", burst: bool = False) -> dict[str, float]:
+    """Milliseconds of TileLang's kernels by workload, of those that have `only` in their name.
+
+    `folder` is where it is installed; nothing is measured without one, and why nothing could be is printed.
+    """
+    if folder is None:
+        return {}
+    script = Path(__file__).resolve().parent / "tilelang_peer.py"
+    command = [sys.executable, str(script), "--only", only, "--forms", forms, "--rounds", str(rounds)]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command += ["--burst"] * burst
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"TileLang was not measured: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+        return {}
+    workloads = json.loads(done.stdout.strip().splitlines()[-1])["workloads"]
+    for name, found in workloads.items():
+        print(f"TileLang: {name}: {found.get('form') or found}", flush=True)
+    return {name: float(found["ms"]) for name, found in workloads.items() if "ms" in found}

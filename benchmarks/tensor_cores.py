@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +31,7 @@ from attention_decode import decode
 from attention_decode import reference as decode_reference
 from dequant_gemm import dequant_gemm, unpacked
 from gemm import gemm
-from gpu_timing import Timer
+from gpu_timing import Timer, tilelang
 
 WIDE = {"block": (128, 256, 64), "threads": 256, "num_stages": 4, "panel": 16}
 TALL = {"block": (256, 128, 64), "threads": 256, "num_stages": 4}
@@ -220,22 +218,6 @@ def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
     yield "attention decode", _decode
 
 
-def peer_times(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """What TileLang needs for the workloads that it has, measured in a process of its own; why there is nothing."""
-    if options.tilelang is None:
-        return {}
-    script = Path(__file__).resolve().parent / "tilelang_peer.py"
-    command = [sys.executable, str(script), "--only", options.only, "--rounds", str(options.rounds)]
-    command += ["--burst"] * options.burst + ["--forms", options.tilelang_forms]
-    environment = {**os.environ, "PYTHONPATH": str(options.tilelang)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"TileLang was not measured: {done.stderr.strip().splitlines()[-1:]}", flush=True)
-        return {}
-    workloads: dict[str, dict[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])["workloads"]
-    return workloads
-
-
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -246,7 +228,8 @@ def main() -> None:
     parser.add_argument("--tilelang", type=Path, help="a folder with TileLang, to be measured too")
     parser.add_argument("--tilelang-forms", default="", help="only its forms whose name contains this text")
     options = parser.parse_args()
-    peers, timer, results = peer_times(options), Timer(), []
+    peers = tilelang(options.tilelang, options.only, options.rounds, forms=options.tilelang_forms, burst=options.burst)
+    timer, results = Timer(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {'burst' if options.burst else 'sustained'}")
     for name, make in contests():
         if options.only not in name:
@@ -259,7 +242,7 @@ def main() -> None:
             results.append({"name": name, "failed": str(problem)[:2000]})
             continue
         times = timer.rounds(contest.calls, options.rounds, burst=options.burst)
-        times |= {"TileLang": peers[name]["ms"]} if "ms" in peers.get(name, {}) else {}
+        times |= {"TileLang": peers[name]} if name in peers else {}
         ratio = min(value for key, value in times.items() if key != "ours") / times["ours"]
         rates = "  ".join(f"{key} {contest.work / value / 1e9:.4g}" for key, value in times.items())
         print(

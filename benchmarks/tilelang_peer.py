@@ -1,7 +1,7 @@
 """TileLang's kernels for the workloads of `tensor_cores.py` and `gpu.py`, in a process: it has its own TVM.
 
 
-    PYTHONPATH=<where TileLang is> python benchmarks/tilelang_peer.py [--only TEXT] [--forms TEXT] [--burst] [--rounds N]
+    PYTHONPATH=FOLDER python benchmarks/tilelang_peer.py [--only TEXT] [--forms TEXT] [--burst] [--rounds N]
 
 Written in TileLang's language as its own published kernels are: weights of four bits are unpacked in registers, and
 multiplied from there or through shared memory. Each workload is tried with every form and tile of a table, checked, and
