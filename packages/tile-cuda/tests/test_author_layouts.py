@@ -91,6 +91,19 @@ def test_layouts_that_disagree_are_refused() -> None:
     assert raised.value.span is not None
 
 
+def test_a_layout_of_loops_of_unknown_length_is_refused() -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(n, loop_layout=T.Fragment((64,), forward_fn=lambda i: (i, 0))):
+                A[i] = 0.0
+
+    with pytest.raises(LayoutError, match=r"loop i of line \d+ cannot be kept: it does not fit extents"):
+        tl.compile(kernel, target=TARGET, execution="emulate")
+
+
 def test_a_layout_that_a_product_cannot_have_is_refused() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):

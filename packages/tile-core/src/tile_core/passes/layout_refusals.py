@@ -68,6 +68,7 @@ def disagreeing(
     else:
         others = [name for name in (str(tile.name) for tile in tiles) if name not in names]
         met = "the instructions of a matrix product" if by_product else " and ".join([*others, *where])
+        met = met or "extents that are larger, or not known before the call"
         what = f"the layout of {_joined(given)} cannot be kept: it does not fit {met}"
     return LayoutError(
         what, remedy="give all tiles and loops that meet one layout, or none of them", span=given[-1].span
