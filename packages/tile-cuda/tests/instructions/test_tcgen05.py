@@ -12,7 +12,13 @@ from tvm import tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
-from tile_core.errors.emulator import EmulatedCopyError, EmulatedFenceError, EmulatedInstructionError, EmulatedRaceError
+from tile_core.errors.emulator import (
+    EmulatedCopyError,
+    EmulatedFenceError,
+    EmulatedInstructionError,
+    EmulatedRaceError,
+    EmulatedUnwrittenError,
+)
 from tile_core.testing.matrices import assert_same, from_registers, product, random, to_registers
 from tile_core.testing.thread_program import ThreadProgram
 from tile_cuda.instructions import address_of, descriptor_advance, shapes
@@ -193,6 +199,37 @@ def test_without_a_wait_the_product_is_not_there(emulate: Callable[..., None]) -
     ):
         emulate(without(made, "cuda.mbarrier_wait"), check=False)
     assert not np.array_equal(from_registers(words, of(F16, 16).d_layout, "float32"), expected)
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(
+    ("op", "kind", "message"),
+    [
+        ("tcgen05_fence_after", EmulatedFenceError, "a product wrote: no fence follows the wait"),
+        ("tcgen05_fence_before", EmulatedFenceError, "a thread moved: no wait and fence of that thread follow"),
+        ("tcgen05_wait_stores", EmulatedFenceError, "a thread moved: no wait and fence of that thread follow"),
+        ("tcgen05_wait_loads", EmulatedUnwrittenError, "under way writes: it is not waited for"),
+        ("mbarrier_wait", EmulatedRaceError, "columns .*that"),
+        ("tcgen05_dealloc", EmulatedInstructionError, "has not given back columns"),
+    ],
+)
+def test_mistakes_with_tensor_memory(
+    op: str, kind: type[Exception], message: str, emulate: Callable[..., None]
+) -> None:
+    made, _words, _expected = program(Case(of(F16, 16)))
+    kept = [stmt for stmt in made.statements if f"cuda.{op}" not in _last_calls(stmt)]
+    assert len(kept) < len(made.statements)
+    made.statements = kept
+    with pytest.raises(kind, match=message):
+        emulate(made)
+
+
+def _last_calls(stmt: Any) -> list[str]:
+    """The operation of a statement, and those that a branch which gives columns back has."""
+    if isinstance(stmt, S.IfThenElse) and isinstance(stmt.then_case, S.SeqStmt):
+        names = [str(each.value.op.name) for each in stmt.then_case.seq]
+        return names if "cuda.tcgen05_dealloc" in names else []
+    return [str(stmt.value.op.name)] if isinstance(stmt, S.Evaluate) else []
 
 
 @pytest.mark.emulate

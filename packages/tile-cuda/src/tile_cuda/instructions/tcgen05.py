@@ -279,7 +279,7 @@ def _moves(name: str, ptx: str) -> Instruction:
     def size(attributes: Attributes) -> int:
         return 4 * int(attributes["count"])
 
-    pointers = {0: Pointer(writes=size)} if is_load else {1: Pointer(reads=size)}
+    pointers = {0: Pointer(writes=size, later=True)} if is_load else {1: Pointer(reads=size)}
     return Instruction(
         f"cuda.tcgen05_{name}",
         device,

@@ -69,6 +69,13 @@ void end_reads(unsigned unit, uint32_t time);
 // An arrival when an instruction of `unit` that was begun at `time` ends: where a wait passes, `end(data)` is called.
 void phase_arrive_after(const Spot& barrier, unsigned unit, uint32_t time, void (*end)(void*), void* data);
 
+// For memory of a vendor's own, with checks: how often this thread has met others, and whether it knows that another thread
+// has passed such a point, or that an instruction of `unit` begun at `time` has ended.
+bool is_checked();
+uint32_t clock_of_thread();
+bool has_seen(unsigned thread, uint32_t clock);
+bool has_seen_end(unsigned unit, uint32_t time);
+
 // Refuses what an operation is asked for.
 [[noreturn]] void refuse_copy(const Spot& place, const char* why);
 inline size_t shared_offset(const void* address) {

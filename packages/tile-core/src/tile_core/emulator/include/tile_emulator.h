@@ -133,6 +133,8 @@ struct Failure {
 extern Failure failure;
 // Ends the run: "thread … of block … `what`", at the line of this thread.
 [[noreturn]] void stop(Fault fault, const char* what);
+// Called by the last thread of every block before it ends, if it is set.
+extern void (*at_end_of_block)();
 // The next cluster of the launch that has not begun does not begin; `first` is its first block. Blocks of a cluster whose
 // claim was denied may not claim again.
 enum class Claim { kGranted, kDenied, kAgain };

@@ -76,8 +76,6 @@ unsigned engine_of(Unit unit, unsigned owner) {
   return made.first->second;
 }
 
-bool is_checked() { return running_launch().checked != 0; }
-
 unsigned self() { return block.self->linear; }
 // This thread among those of its cluster.
 unsigned self_of_cluster() { return block_rank() * kMaxThreads + self(); }
@@ -436,6 +434,10 @@ void proxy_fence() {
   phase_init_fence();
   if (is_checked()) note_fence();
 }
+
+bool is_checked() { return running_launch().checked != 0; }
+
+bool has_seen_end(unsigned unit, uint32_t time) { return has_seen(kMaxThreads + engine_of(Unit::kInstruction, unit), time); }
 
 const char* engine_name(unsigned engine) {
   for (const auto& made : engine_numbers)

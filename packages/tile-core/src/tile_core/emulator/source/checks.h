@@ -64,9 +64,6 @@ void touch_beside(unsigned of, const void* address, unsigned bytes, const Spot& 
 void see_copies(unsigned engine, uint32_t below);
 // What an engine is called in reports.
 const char* engine_name(unsigned engine);
-// Whether this thread is ordered after the time `clock` of `thread`.
-bool has_seen(unsigned thread, uint32_t clock);
-uint32_t clock_of_thread();
 void note_fence();
 
 // What `source/async.cpp` does at the ends of a block, and before a deadlock is described.

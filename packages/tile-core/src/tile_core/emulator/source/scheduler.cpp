@@ -18,6 +18,7 @@ namespace tile {
 
 Block block;
 Failure failure;
+void (*at_end_of_block)() = nullptr;
 
 namespace {
 
@@ -184,6 +185,7 @@ void open_cluster() {
 void enter() {
   launch.kernel(launch.cells);
   settle_access();
+  if (alive == 1 && at_end_of_block != nullptr) at_end_of_block();
   block.self->done = true;
   --alive;
   --cluster.alive;

@@ -18,8 +18,41 @@ struct TensorProduct {
   uint32_t descriptor, a_factors, b_factors;  // of block-scaled products
 };
 
+// With checks: who used a column of a quarter of the lanes last. A product by its time; a thread by how many loads or stores
+// it had issued, and how often it had met others then.
+struct TensorMark {
+  uint32_t time = 0;  // of the product that wrote it, 0 for none
+  int thread = -1;    // that moved it since
+  bool is_load = false;
+  uint32_t number = 0, clock = 0, event = 0;
+};
+// What a thread has waited for, and has ordered before the barriers that follow, or after those that it has passed.
+struct TensorFence {
+  uint32_t loads, stores, clock;
+};
+// A load that is not waited for.
+struct HeldLoad {
+  void* to;
+  unsigned count;
+  uint32_t words[128];
+  Begun begun;
+  HeldLoad* next;
+};
+constexpr unsigned kKeptFences = 16, kKeptTimes = 64;
+struct TensorThread {
+  uint32_t loads = 0, stores = 0, waited_loads = 0, waited_stores = 0;
+  uint32_t after_time = 0, after_event = 0;
+  uint32_t fences = 0;
+  TensorFence before[kKeptFences];  // the last ones
+  HeldLoad* held = nullptr;
+};
+
 struct TensorMemory {
   uint64_t block = 0;
+  uint32_t events = 0;
+  TensorMark marks[kTensorLanes / 32][kTensorColumns];
+  TensorThread threads[kMaxThreads];
+  uint32_t products = 0, times[kKeptTimes];  // of the last products
   uint32_t words[kTensorLanes][kTensorColumns];
   bool taken[kTensorColumns / kTensorUnit] = {};
   TensorProduct *oldest = nullptr, *newest = nullptr;
@@ -45,12 +78,17 @@ inline TensorMemory& tensor_memory() {
     while (own.oldest != nullptr) own.end_oldest(false);
     own.block = block.serial, own.begun = own.ended = 0, own.time = 0;
     memset(own.taken, 0, sizeof(own.taken));
+    own.events = own.products = 0;
+    for (TensorThread& thread : own.threads) thread = TensorThread{};
+    for (auto& quarter : own.marks)
+      for (TensorMark& mark : quarter) mark = TensorMark{};
   }
   return own;
 }
 
 inline void begin_tensor_product(const TensorProduct& product) {
   TensorMemory& own = tensor_memory();
+  if (own.time != 0) own.times[own.products++ % kKeptTimes] = own.time;
   auto* const made = new TensorProduct(product);
   (own.newest == nullptr ? own.oldest : own.newest->next) = made;
   own.newest = made;
@@ -66,11 +104,66 @@ inline uint32_t* tensor_words(unsigned lane, unsigned column, unsigned count) {
   return &own.words[lane][column];
 }
 
+inline void require_given_back() {
+  const TensorMemory* const own = tensor_memories[block.serial % kBlocksOfCluster];
+  if (own == nullptr || own->block != block.serial) return;
+  for (const bool taken : own->taken)
+    if (taken) stop(Fault::kInstruction, "is the last of its block, which has not given back columns of tensor memory");
+}
+
+// A thread loads or stores the columns of its quarter.
+inline void note_move(unsigned quarter, unsigned column, unsigned count, bool is_load) {
+  if (!is_checked()) return;
+  TensorMemory& own = tensor_memory();
+  const unsigned self = block.self->linear;
+  TensorThread& mine = own.threads[self];
+  const uint32_t number = is_load ? ++mine.loads : ++mine.stores;
+  ++own.events;
+  for (unsigned at = column; at < column + count; ++at) {
+    TensorMark& mark = own.marks[quarter][at];
+    if (mark.time != 0 && !has_seen_end(kTensorReads, mark.time))
+      stop(Fault::kRace, "moves columns of tensor memory that a product writes, which it does not wait for");
+    if (mark.time > mine.after_time)
+      stop(Fault::kFence, "moves columns of tensor memory that a product wrote: no fence follows the wait for it");
+    if (mark.thread >= 0 && unsigned(mark.thread) / 32 != self / 32 && !(is_load && mark.is_load) &&
+        !has_seen(unsigned(mark.thread), mark.clock))
+      stop(Fault::kRace, "moves columns of tensor memory that another warp moves: no barrier is between them");
+    mark.thread = int(self), mark.is_load = is_load, mark.number = number, mark.clock = clock_of_thread();
+    mark.event = own.events;
+  }
+}
+// A product, or a copy, of this thread uses columns of all lanes; one that writes them does so at `time`.
+inline void note_product(unsigned column, unsigned count, uint32_t time) {
+  if (!is_checked()) return;
+  TensorMemory& own = tensor_memory();
+  const unsigned self = block.self->linear;
+  for (auto& quarter : own.marks)
+    for (unsigned at = column; at < column + count && at < kTensorColumns; ++at) {
+      TensorMark& mark = quarter[at];
+      if (mark.thread >= 0) {
+        const TensorThread& other = own.threads[unsigned(mark.thread)];
+        const TensorFence* fence = nullptr;
+        for (uint32_t at = other.fences > kKeptFences ? other.fences - kKeptFences : 0; at < other.fences; ++at) {
+          const TensorFence& each = other.before[at % kKeptFences];
+          if (fence == nullptr && (mark.is_load ? each.loads : each.stores) >= mark.number) fence = &each;
+        }
+        if (fence == nullptr)
+          stop(Fault::kFence, "begins a product in columns that a thread moved: no wait and fence of that thread follow");
+        if (unsigned(mark.thread) != self && !has_seen(unsigned(mark.thread), fence->clock))
+          stop(Fault::kRace, "begins a product in columns that another thread moves: no barrier is between them");
+        if (unsigned(mark.thread) != self && own.threads[self].after_event < mark.event)
+          stop(Fault::kFence, "begins a product in columns that another thread moved: no fence follows the barrier");
+      }
+      if (time != 0) mark = TensorMark{}, mark.time = time;
+    }
+}
+
 template <typename Address>
 void tcgen05_alloc(Address address, int columns) {
   together(kWarp, 0, [&](auto) {
     if (block.lane() != 0) return 0;
     TensorMemory& own = tensor_memory();
+    at_end_of_block = &require_given_back;
     const unsigned units = static_cast<unsigned>(columns) / kTensorUnit;
     unsigned first = 0, free = 0;
     for (unsigned unit = 0; unit < kTensorColumns / kTensorUnit && free < units; ++unit) {
@@ -89,7 +182,17 @@ void tcgen05_alloc(Address address, int columns) {
 inline void tcgen05_dealloc(uint32_t address, int columns) {
   together(kWarp, 0, [=](auto) {
     if (block.lane() != 0) return 0;
-    tensor_words(0, address & 0xffff, static_cast<unsigned>(columns));
+    const unsigned first = address & 0xffff, end = first + static_cast<unsigned>(columns);
+    tensor_words(0, first, static_cast<unsigned>(columns));
+    for (const auto& quarter : tensor_memory().marks)
+      for (unsigned at = first; is_checked() && at < end; ++at) {
+        const TensorMark& mark = quarter[at];
+        if (mark.time != 0 && !has_seen_end(kTensorReads, mark.time))
+          stop(Fault::kRace, "gives back columns of tensor memory that a product writes, which it does not wait for");
+        if (mark.thread >= 0 && unsigned(mark.thread) != block.self->linear &&
+            !has_seen(unsigned(mark.thread), mark.clock))
+          stop(Fault::kRace, "gives back columns of tensor memory that another thread moves: no barrier is between them");
+      }
     memset(tensor_memory().taken + (address & 0xffff) / kTensorUnit, 0, static_cast<unsigned>(columns) / kTensorUnit);
     return 0;
   });
@@ -104,16 +207,58 @@ inline uint32_t* own_tensor_words(uint32_t address, unsigned count) {
 }
 template <unsigned Count>
 void tcgen05_load(void* registers, uint32_t address) {
-  memcpy(registers, own_tensor_words(address, Count), Count * sizeof(uint32_t));
+  const uint32_t* const words = own_tensor_words(address, Count);
+  note_move(address >> 21 & 3, address & 0xffff, Count, true);
+  begun.mark(Written::kUnderWay);
+  TensorThread& mine = tensor_memory().threads[block.self->linear];
+  auto* const held = new HeldLoad{registers, Count, {}, begun, mine.held};
+  memcpy(held->words, words, Count * sizeof(uint32_t));
+  mine.held = held;
+  begun = Begun{};
+  memset(registers, kNoValue, Count * sizeof(uint32_t));
 }
 template <unsigned Count>
 void tcgen05_store(uint32_t address, const void* registers) {
-  memcpy(own_tensor_words(address, Count), registers, Count * sizeof(uint32_t));
+  uint32_t* const words = own_tensor_words(address, Count);
+  note_move(address >> 21 & 3, address & 0xffff, Count, false);
+  memcpy(words, registers, Count * sizeof(uint32_t));
 }
-inline void tcgen05_wait_loads() {}
-inline void tcgen05_wait_stores() {}
-inline void tcgen05_fence_before() {}
-inline void tcgen05_fence_after() {}
+// What was loaded is there from here on.
+inline void tcgen05_wait_loads() {
+  TensorThread& mine = tensor_memory().threads[block.self->linear];
+  while (HeldLoad* const load = mine.held) {
+    const size_t bytes = load->count * sizeof(uint32_t);
+    for (size_t at = 0; at < bytes; ++at)
+      if (static_cast<unsigned char*>(load->to)[at] != kNoValue)
+        stop(Fault::kInstruction, "has written registers that it loads from tensor memory before it waited for them");
+    memcpy(load->to, load->words, bytes);
+    load->begun.mark(Written::kDone);
+    mine.held = load->next;
+    delete load;
+  }
+  mine.waited_loads = mine.loads;
+}
+inline void tcgen05_wait_stores() {
+  TensorThread& mine = tensor_memory().threads[block.self->linear];
+  mine.waited_stores = mine.stores;
+}
+inline void tcgen05_fence_before() {
+  if (!is_checked()) return;
+  TensorThread& mine = tensor_memory().threads[block.self->linear];
+  mine.before[mine.fences++ % kKeptFences] = {mine.waited_loads, mine.waited_stores, clock_of_thread()};
+}
+inline void tcgen05_fence_after() {
+  if (!is_checked()) return;
+  TensorMemory& own = tensor_memory();
+  TensorThread& mine = own.threads[block.self->linear];
+  mine.after_event = own.events;
+  const uint32_t kept = own.products > kKeptTimes ? own.products - kKeptTimes : 0;
+  for (uint32_t at = own.products; at-- > kept && own.times[at % kKeptTimes] > mine.after_time;)
+    if (has_seen_end(kTensorReads, own.times[at % kKeptTimes])) {
+      mine.after_time = own.times[at % kKeptTimes];
+      break;
+    }
+}
 
 inline Descriptor tensor_descriptor(uint64_t bits) {
   constexpr unsigned widths[] = {16, 0, 128, 0, 64, 0, 32, 0};
@@ -168,7 +313,8 @@ void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, int accumulate) {
   if (own.time != 0 && !AIsTensor) Self::template note<TransA>(a, A::kBits / 8, kTensorLanes);
   if (own.time != 0) Self::template note<TransB>(b, B::kBits / 8, N);
   tensor_words(0, d & 0xffff, N);
-  if (AIsTensor) tensor_words(0, a & 0xffff, K * A::kBits / 32);
+  if (AIsTensor) tensor_words(0, a & 0xffff, K * A::kBits / 32), note_product(a & 0xffff, K * A::kBits / 32, 0);
+  note_product(d & 0xffff, N, own.time);
   if (d >> 16 != 0) stop(Fault::kInstruction, "multiplies into lanes of tensor memory that do not begin at 0");
   begin_tensor_product({&Self::run, d, a, b, accumulate != 0, nullptr, 0, 0, 0});
 }
@@ -260,6 +406,8 @@ void tcgen05_mma_scaled(uint32_t d, uint64_t a, uint64_t b, uint32_t descriptor,
   if (own.time != 0) Self::note(a, descriptor >> 15 & 1, kTensorLanes), Self::note(b, descriptor >> 16 & 1, n);
   tensor_words(0, d & 0xffff, n);
   tensor_words(0, a_factors & 0xffff, 4), tensor_words(0, b_factors & 0xffff, (n + 31) / 32);
+  note_product(a_factors & 0xffff, 4, 0), note_product(b_factors & 0xffff, (n + 31) / 32, 0);
+  note_product(d & 0xffff, n, own.time);
   if (d >> 16 != 0) stop(Fault::kInstruction, "multiplies into lanes of tensor memory that do not begin at 0");
   begin_tensor_product({&Self::run, d, a, b, accumulate != 0, nullptr, descriptor, a_factors, b_factors});
 }
@@ -276,6 +424,7 @@ inline void tcgen05_copy_words(uint32_t to, uint64_t from) {
   for (unsigned line = 0; own.time != 0 && line < 32; ++line)
     read_beside(kTensorReads, own.time, tile_shared + tensor_descriptor(from).address<false>(line, 0, 1), 16);
   tensor_words(0, to & 0xffff, 4);
+  note_product(to & 0xffff, 4, own.time);
   begin_tensor_product({&copy_words, to, from, 0, false, nullptr, 0, 0, 0});
 }
 inline void tcgen05_transpose_words(const Spot& chunk) {
