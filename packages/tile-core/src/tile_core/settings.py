@@ -273,7 +273,7 @@ class CoreSettings(Settings):
         "TILE_EMULATE_CHECK",
         FLAG,
         False,
-        "Whether emulated kernels check bounds, reads of unwritten memory, races and barriers.",
+        "Whether emulated kernels check bounds, unwritten memory, races, barriers and what C leaves undefined.",
         changes_code=True,
     )
     debug = Setting(

@@ -8,6 +8,7 @@ The parts and where a further one goes:
   of the lanes' values; a vendor's header has one definition for each.
 * `source/checks.cpp`: who accessed what last, ordered by meetings. A unit that works beside the threads, such as an
   engine for copies, is a further thread there.
+* `source/undefined.cpp`: what C leaves undefined, found by checks of the compiler.
 * `checks.py`: prints accesses so that they are checked, for any language.
 * a backend's `emulator/include`: its names over these.
 """
