@@ -1,13 +1,10 @@
-"""T.prim_func: parameters, symbols, outputs, several kernels, refused constructs, where source comes from."""
+"""T.prim_func: parameters, symbols, outputs, several kernels, refused constructs."""
 
 # The programs under test are written as users write them.
 # ruff: noqa: B007, F841, SIM117, UP037
 from __future__ import annotations
 
 import linecache
-import subprocess
-import sys
-import textwrap
 
 import pytest
 import torch
@@ -24,10 +21,8 @@ from tile_core.errors import (
     OutputError,
     ParameterError,
     ReturnValueError,
-    SourceUnavailableError,
     SymbolError,
     TensorShapeError,
-    UnsupportedSyntaxError,
 )
 from tile_core.ir.launch import from_stmt, launches
 from tile_core.ir.spans import from_tvm
@@ -244,13 +239,6 @@ def test_wrong_arguments_do_not_hide_that_nothing_is_traced(call):
     assert caught.value.span.file == __file__
 
 
-def test_errors_in_code_without_source_have_a_place_and_no_line():
-    with pytest.raises(NoBuilderError) as caught:
-        exec(compile("import tile_core.language as T\nT.copy(1, 2)", "<gone>", "exec"), {})
-    assert "  --> <gone>:2:1" in str(caught.value)
-    assert "^" not in str(caught.value)
-
-
 def test_every_statement_has_the_users_line():
     @T.prim_func
     def kernel(A: Ints, B: Ints):
@@ -397,46 +385,6 @@ def test_pointers_and_made_tensors():
     assert any(isinstance(stmt, S.DeclBuffer) for stmt in statements(kernel.body))
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("yield 1", ("yield",)),
-        ("x = yield", ("yield",)),
-        ("def inner(): pass", ("T.macro",)),
-        ("class Inner: pass", ("class",)),
-        ("global G", ("global",)),
-        ("async def inner(): pass", ("async",)),
-        ("x = 1 if A[0] > 0 else (y := 2)", (":=",)),
-        ("x = A[0] > 0 and (y := 2)", (":=",)),
-        ("while (y := A[0]) > 1: A[0] = y - 1", (":=",)),
-    ],
-)
-def test_constructs_without_meaning(source, words):
-    text = f"""
-import tile_core.language as T
-
-def kernel(A: T.Tensor((8,), T.int32)):
-    with T.Kernel(1, threads=32):
-        A[0] = 1
-        {source}
-"""
-    kernel = registered(text, "refused.py")["kernel"]
-    with pytest.raises((UnsupportedSyntaxError, tl.errors.StatementInExpressionError)) as caught:
-        T.prim_func(kernel)
-    assert caught.value.span is not None
-    assert caught.value.span.line == 7
-    assert caught.value.span.file == "refused.py"
-    assert all(word in str(caught.value) for word in words)
-
-
-def registered(text: str, name: str) -> dict[str, object]:
-    """Execute a program whose source is in linecache."""
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    scope: dict[str, object] = {"__name__": "registered"}
-    exec(compile(text, name, "exec"), scope)
-    return scope
-
-
 def test_a_prim_func_is_not_called_from_another(refused):
     @T.prim_func
     def inner(A: Ints):
@@ -471,60 +419,6 @@ def test_a_wrong_call_of_a_function_of_the_user_s_with_a_name_of_the_language():
                 clear()
 
 
-PROGRAM = """
-import tile_core.language as T
-
-@T.prim_func
-def kernel(A: T.Tensor((8,), T.int32)):
-    with T.Kernel(1, threads=32):
-        for i in T.serial(8):
-            A[i] = i
-"""
-
-
-def test_source_registered_in_linecache():
-    text = PROGRAM
-    assert isinstance(registered(text, "<my cell 1>")["kernel"], tirx.PrimFunc)
-
-
-def test_source_that_is_not_available_says_what_to_do():
-    with pytest.raises(SourceUnavailableError, match="linecache") as caught:
-        exec(compile(PROGRAM, "<nowhere>", "exec"), {})
-    assert "put the function in a file" in str(caught.value)
-
-
-def test_source_from_the_command_line():
-    program = PROGRAM + "print(kernel.attrs['global_symbol'])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "kernel", done.stderr
-
-
-def test_errors_on_the_command_line_show_the_line():
-    program = PROGRAM.replace("A[i] = i", "A[i + 1.5] = i")
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "A[i + 1.5] = i" in done.stderr
-    assert "TILE-E0108" in done.stderr
-
-
-def test_source_from_a_doctest():
-    import doctest
-
-    text = textwrap.dedent("""
-        >>> import tile_core.language as T
-        >>> @T.prim_func
-        ... def kernel(A: T.Tensor((8,), T.int32)):
-        ...     with T.Kernel(1, threads=32):
-        ...         A[0] = 1
-        >>> kernel.attrs["global_symbol"]
-        'kernel'
-    """)
-    test = doctest.DocTestParser().get_doctest(text, {}, "example", None, 0)
-    runner = doctest.DocTestRunner(verbose=False)
-    runner.run(test)
-    assert runner.failures == 0
-
-
 def test_annotations_as_strings_see_the_factorys_names():
     def factory(extent, dtype):
         @T.prim_func
@@ -536,16 +430,6 @@ def test_annotations_as_strings_see_the_factorys_names():
 
     assert int(factory(5, "int8").params[0].shape[0]) == 5
     assert int(factory(6, "int8").params[0].shape[0]) == 6
-
-
-def test_a_source_edited_after_its_import_is_refused():
-    scope: dict[str, object] = {"__name__": "edited"}
-    text = PROGRAM.replace("@T.prim_func\n", "\n")
-    exec(compile(text, "edited.py", "exec"), scope)
-    changed = text.replace("A[i] = i", "A[i] = i; j = i")
-    linecache.cache["edited.py"] = (len(changed), None, changed.splitlines(True), "edited.py")
-    with pytest.raises(SourceUnavailableError, match="import it again"):
-        T.prim_func(scope["kernel"])
 
 
 @pytest.mark.parametrize("decorate", [T.prim_func, T.macro])
@@ -598,12 +482,6 @@ def test_loops_and_kernels_in_each_others_place(refused):
                 A[bx] = 1
 
 
-def test_one_source_traced_twice():
-    text = PROGRAM.replace("A[i] = i", "A[i] = 1 if i > 3 and A[i] > 0 or not A[i] else 2")
-    first, second = registered(text, "twice.py")["kernel"], registered(text, "twice.py")["kernel"]
-    assert str(first) == str(second)
-
-
 def test_scalars_of_every_dtype():
     from tile_core.dtypes import EXPORTED_NAMES, DType
 
@@ -617,19 +495,6 @@ def test_scalars_of_every_dtype():
         kernel.__annotations__ = {"A": T.Tensor((4,), kind), "x": DType(kind)}
         func = T.prim_func(kernel)
         assert func.params[1].name == "x", kind
-
-
-def test_threads_trace_one_function_at_once():
-    from concurrent.futures import ThreadPoolExecutor
-
-    text = PROGRAM.replace("@T.prim_func\n", "\n").replace(
-        "A[i] = i", "A[i] = 1 if A[i] > 0 and i > 2 or i == 7 else 2"
-    )
-    for attempt in range(3):
-        kernel = registered(text, f"threads{attempt}.py")["kernel"]
-        with ThreadPoolExecutor(8) as pool:
-            programs = set(map(str, pool.map(T.prim_func, [kernel] * 16)))
-        assert len(programs) == 1
 
 
 def test_an_annotation_whose_own_expression_fails_is_refused():
