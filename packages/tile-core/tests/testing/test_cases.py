@@ -22,7 +22,7 @@ FAMILIES = {
 }
 ELSEWHERE = {
     "C16": "packages/tile-core/tests/passes/test_legalize_bounds.py::test_tiles_that_divide_their_tensor_have_no_guard",
-    "F17": "packages/tile-core/tests/frontend/test_prim_func.py::test_source_from_the_command_line",
+    "F17": "packages/tile-core/tests/frontend/test_source.py::test_source_from_the_command_line",
 }
 """What is about generated code or about where the source comes from, not about what a kernel computes."""
 
