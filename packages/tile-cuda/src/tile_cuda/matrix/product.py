@@ -12,7 +12,6 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType, as_dtype
 from tile_core.ir import regions
-from tile_core.layouts.digits import AxisDigits
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import transposed
@@ -88,14 +87,6 @@ class Product(ABC):
     across: int
     a: SharedMatrix | None
     b: SharedMatrix | None
-
-    @abstractmethod
-    def rows(self, m: int) -> AxisDigits:
-        """How `m` rows of C, or of A, are dealt."""
-
-    @abstractmethod
-    def columns(self, n: int, across: int) -> AxisDigits:
-        """How `n` columns are dealt to `across` units."""
 
     @abstractmethod
     def emit(self, scope: ThreadScope) -> S.Stmt:

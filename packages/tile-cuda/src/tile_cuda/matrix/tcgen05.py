@@ -17,7 +17,6 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
-from tile_core.layouts.digits import AxisDigits
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import transposed
 from tile_core.ops.products import IN_FLIGHT
@@ -56,14 +55,6 @@ class TensorProduct(Product):
     """One `tile.gemm` into tensor memory. A that is there, too, is `None`."""
 
     b: SharedMatrix
-
-    def rows(self, m: int) -> AxisDigits:
-        """No thread holds rows."""
-        return ()
-
-    def columns(self, n: int, across: int) -> AxisDigits:
-        """No thread holds columns."""
-        return ()
 
     @property
     def held(self) -> tuple[Held, ...]:
