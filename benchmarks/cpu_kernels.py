@@ -9,13 +9,15 @@ import math
 
 import tile_core.language as T
 
-WIDEST = {"bfloat16": 1024, "int8": 1024}
-"""Columns of a block of C: the more, the less often A is read, which matrix tiles outrun. 256 for other dtypes."""
+BLOCKS = {"bfloat16": (256, 1024), "int8": (256, 1024)}
+"""Rows and columns of a block of C, (512, 256) for other dtypes: as much as the second-level cache holds beside the
+operands. The larger a block, the less often they are read again; matrix tiles outrun that memory first."""
 
 
-def gemm(M, N, K, dtype, out="float32", bm=256, bn=None, bk=64):
+def gemm(M, N, K, dtype, out="float32", bm=None, bn=None, bk=64):
     """C = A @ B in `out`."""
-    bn = bn or WIDEST.get(dtype, 256)
+    rows, columns = BLOCKS.get(dtype, (512, 256))
+    bm, bn = bm or rows, bn or columns
     total = "int32" if dtype == "int8" else "float32"
 
     @T.prim_func
@@ -34,7 +36,7 @@ def gemm(M, N, K, dtype, out="float32", bm=256, bn=None, bk=64):
     return kernel
 
 
-def gemm_gelu(M, N, K, dtype, out="float32", bm=256, bn=256, bk=64):
+def gemm_gelu(M, N, K, dtype, out="float32", bm=512, bn=256, bk=64):
     """C = gelu(A @ B + bias) in `out`, by the error function."""
 
     @T.prim_func
