@@ -115,7 +115,7 @@ def _dequant(m: int, n: int, k: int, group: int = 128, **options: Any) -> Contes
 
 
 def _attention(causal: bool, batch: int = 8, heads: int = 32, sequence: int = 4096, dim: int = 128) -> Contest:
-    program = attention(batch, heads, sequence, dim, causal=causal, growth=0.0 if causal else 8.0)
+    program = attention(batch, heads, sequence, dim, causal=causal)
     kernel, seconds = _compiled(program, compile_flags=["--use_fast_math"])
     shape = (batch, sequence, heads, dim)
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))

@@ -58,6 +58,7 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             if causal:
                 T.use_swizzle(8)
             Q_shared = T.alloc_shared((bm, dim), dtype)
+            Q_local = T.alloc_fragment((bm, dim), dtype)
             K_shared = T.alloc_shared((bn, dim), dtype)
             V_shared = T.alloc_shared((bn, dim), dtype)
             V_last = T.alloc_shared((bn, dim), dtype)
@@ -74,6 +75,7 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             steps = T.min(T.ceildiv(row + bm, bn), T.ceildiv(sequence, bn)) if causal else T.ceildiv(sequence, bn)
             first = T.max(row - window + 1, 0) // bn if window else 0
             T.copy(Q[bz, row : row + bm, by, :], Q_shared)
+            T.copy(Q_shared, Q_local)
             T.clear(result)
             T.clear(weights)
             T.clear(total)
@@ -81,7 +83,7 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             # Weights meet their values one step later, so that this product runs beside the next softmax.
             for step in T.Pipelined(first, steps, num_stages=num_stages):
                 T.copy(K[bz, step * bn : (step + 1) * bn, by // groups, :], K_shared)
-                T.gemm(Q_shared, K_shared, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+                T.gemm(Q_local, K_shared, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(V[bz, (step - 1) * bn : step * bn, by // groups, :], V_shared)
                 T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
                 if causal:

@@ -85,8 +85,8 @@ def test_scaled() -> None:
 
 FAST_MATH = ["--use_fast_math"]
 ATTENTION = {
-    "forward full": ("attention", lambda made: made.attention(8, 32, 4096, 128, growth=8.0)),
-    "forward causal": ("attention", lambda made: made.attention(8, 32, 4096, 128, causal=True, growth=0.0)),
+    "forward full": ("attention", lambda made: made.attention(8, 32, 4096, 128)),
+    "forward causal": ("attention", lambda made: made.attention(8, 32, 4096, 128, causal=True)),
     "decode": ("attention_decode", lambda made: made.decode(16, 32, 8, 8192, 128, splits=1)),
 }
 

@@ -10,6 +10,7 @@ Each piece of parallel work is wrapped in the attribute `tile.phase`, inside whi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -27,6 +28,8 @@ from tile_core.ops.threads import ATOMIC_UPDATES, exchanges, is_for_every_thread
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import substitute, uses
 from tile_core.passes.base import PassContext
+from tile_core.passes.deferred_sums import DeferredSum, begin, deferred_sums, end, threads_of_a_row
+from tile_core.passes.hoist_guards import with_hoisted_guard
 from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
 from tile_core.passes.matrix import MatrixUnits, Multiplier, is_hold, is_matrix, is_settle, is_store, matrix_call
@@ -94,7 +97,9 @@ def _partition(
     marked = [stmt for stmt in visit.collect(launch.body, S.AttrStmt) if is_matrix(stmt)]
     scope.waits_for_all = any(multiplier.product(stmt, elsewhere) is None for stmt in marked)
     own = replace(launch, body=visit.mutate(launch.body, (S.AttrStmt, _without_foreign)))
-    body = _Block(scope, multiplier, is_one_program=not tells_threads_apart(own)).stmt(launch.body)
+    is_one_program = not tells_threads_apart(own)
+    sums = deferred_sums(launch.body) if is_one_program else []
+    body = _Block(scope, multiplier, is_one_program=is_one_program, sums=sums).stmt(launch.body)
     told = context.report.setdefault("products", [])
     told += [product for product in scope.products if product not in told]
     head: list[S.Stmt] = [] if single else [S.Bind(thread, (z * ny + y) * nx + x)]
@@ -134,10 +139,14 @@ def _with_flags(scope: ThreadScope, seq: S.Stmt) -> S.Stmt:
 class _Block:
     """Statements at block level: all threads pass here."""
 
-    def __init__(self, scope: ThreadScope, multiplier: Multiplier, *, is_one_program: bool) -> None:
+    def __init__(
+        self, scope: ThreadScope, multiplier: Multiplier, *, is_one_program: bool, sums: Sequence[DeferredSum] = ()
+    ) -> None:
         self._scope = scope
         self._multiplier = multiplier
         self._is_one_program = is_one_program
+        self._sums = sums
+        self._partial: list[S.Stmt] = []
         self._names: dict[ir.Var, ir.Expr] = {}
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
@@ -167,7 +176,7 @@ class _Block:
         nest = parallel_nest(stmt)
         if any(isinstance(extent, int) and extent <= 0 for extent in nest.extents):
             return visit.sequence([], stmt.span)
-        return phase(emit_nest(self._scope, nest))
+        return phase(with_hoisted_guard(emit_nest(self._scope, nest)))
 
     def _scan(self, stmt: S.AttrStmt) -> S.Stmt:
         if direct_scan(stmt, frozenset(self._scope.shared)) is None:
@@ -178,7 +187,8 @@ class _Block:
         shared = frozenset(self._scope.shared)
         if direct_reduction(stmt, shared) is None:
             return self.stmt(stmt.body)
-        return emit_reduction(self._scope, marked_call(stmt))
+        is_partial = any(stmt.same_as(partial) for partial in self._partial)
+        return emit_reduction(self._scope, marked_call(stmt), is_partial=is_partial)
 
     def _matrix(self, stmt: S.AttrStmt) -> S.Stmt:
         elsewhere = frozenset(self._scope.plan.elsewhere)
@@ -235,7 +245,8 @@ class _Block:
             if not self._is_one_program and (vectors := emit_vectorized(self._scope, stmt, self._names)) is not None:
                 return vectors
             bounds = {name: self._value(getattr(stmt, name)) for name in ("min", "extent")}
-            return rebuild.loop(stmt, **bounds, body=self.stmt(stmt.body))
+            before, behind = self._deferred(stmt)
+            return visit.sequence([*before, rebuild.loop(stmt, **bounds, body=self.stmt(stmt.body)), *behind])
         if isinstance(stmt, S.IfThenElse):
             otherwise = None if stmt.else_case is None else self.stmt(stmt.else_case)
             return S.IfThenElse(self._value(stmt.condition), self.stmt(stmt.then_case), otherwise, stmt.span)
@@ -248,6 +259,16 @@ class _Block:
         if isinstance(stmt, S.Bind):
             return self._bind(stmt)
         return self._scope.rewrite(stmt, {}, 0)
+
+    def _deferred(self, loop: S.For) -> tuple[list[S.Stmt], list[S.Stmt]]:
+        """What stands before and behind a loop whose sums of rows stay in parts; their reductions are noted."""
+        before, behind = [], []
+        for one in self._sums:
+            if one.loop.same_as(loop) and (groups := threads_of_a_row(self._scope, one)):
+                self._partial.append(one.reduction)
+                before.append(begin(self._scope, one.total, groups))
+                behind.append(end(self._scope, one.total, groups))
+        return before, behind
 
     def _group(self, stmt: S.AttrStmt) -> S.Stmt:
         """The region of some threads, numbered from 0 inside."""

@@ -32,6 +32,10 @@ class ThreadGroup:
     stride: int
     used: int
 
+    def is_within(self, warp: int) -> bool:
+        """Whether its threads lie in one warp of so many, where they can exchange by shuffles."""
+        return self.count * self.stride <= warp and _is_power(self.count) and _is_power(self.stride)
+
 
 @dataclass(frozen=True)
 class Combination:
@@ -49,7 +53,7 @@ class Combination:
         count, warp = group.count, self.scope.warp
         if count == 1:
             return []
-        if count * group.stride <= warp and _is_power(count) and _is_power(group.stride):
+        if group.is_within(warp):
             return self._shuffles(count, group.stride)
         if group.stride == 1 and count % warp == 0:
             return [*self._shuffles(warp, 1), *self._across_warps(group)]

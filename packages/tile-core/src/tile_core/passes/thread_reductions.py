@@ -22,14 +22,18 @@ CHAINS = 4
 Combine = Callable[[ir.Expr, ir.Expr], ir.Expr]
 
 
-def emit_reduction(scope: ThreadScope, call: OpCall) -> S.Stmt:
-    """The statements for one checked `tile.reduce` whose operands are whole fragments in registers."""
-    return _Reduction(scope, call).result()
+def emit_reduction(scope: ThreadScope, call: OpCall, *, is_partial: bool = False) -> S.Stmt:
+    """The statements for one checked `tile.reduce` whose operands are whole fragments in registers.
+
+    A partial one leaves in each thread what its own elements give.
+    """
+    return _Reduction(scope, call, is_partial=is_partial).result()
 
 
 class _Reduction:
-    def __init__(self, scope: ThreadScope, call: OpCall) -> None:
+    def __init__(self, scope: ThreadScope, call: OpCall, *, is_partial: bool) -> None:
         self._scope, self._call, self._span = scope, call, call.span
+        self._is_partial = is_partial
         self._src = scope.registers[call.region("src").source]
         self._dst = scope.registers[call.region("dst").source]
         self._group = scope.plan.groups[call.region("src").source]
@@ -118,7 +122,10 @@ class _Reduction:
         return count >= 4 * CHAINS and fits and not inside
 
     def _side_by_side(self, reduced: int, steps: dict[int, ir.Expr]) -> S.Stmt:
-        """Several partial results, whose operations do not wait for each other, and their combination."""
+        """Several partial results, whose operations do not wait for each other, and their combination.
+
+        They begin with elements: an operation with the identity is one that a compiler may not leave out for floats.
+        """
         lanes = self._lanes(reduced)
         stride = max(1, CHAINS // lanes)
         parts = tirx.decl_buffer((CHAINS,), self._dtype.tvm, "parts", scope=regions.LOCAL)
@@ -126,22 +133,30 @@ class _Reduction:
         def chain(at: int) -> ir.Expr:
             return tirx.BufferLoad(parts, [int32(at)])
 
-        def update(step: ir.Expr, at: int) -> S.Stmt:
+        def element(step: ir.Expr, at: int) -> ir.Expr:
             steps[reduced] = step * stride + at // lanes
-            value = self._combine(chain(at % CHAINS), self._element(steps, int32(at % lanes)))
+            return self._element(steps, int32(at % lanes))
+
+        def update(step: ir.Expr, at: int) -> S.Stmt:
+            value = self._combine(chain(at % CHAINS), element(step, at))
             return S.BufferStore(parts, value, [int32(at % CHAINS)], self._span)
 
-        identity = number(self._kind.identity(self._dtype), self._dtype)
+        def opened(at: int) -> S.Stmt:
+            if at >= CHAINS:
+                return update(int32(0), at)
+            return S.BufferStore(parts, element(int32(0), at), [int32(at)], self._span)
+
         step = tirx.Var("part", "int32")
         body = visit.sequence([update(step, at) for at in range(stride * lanes)], self._span)
-        loop = S.For(step, int32(0), int32(self._steps(reduced) // stride), S.ForKind.UNROLLED, body, span=self._span)
+        rounds = self._steps(reduced) // stride
+        loop = S.For(step, int32(1), int32(rounds - 1), S.ForKind.UNROLLED, body, span=self._span)
         total = self._combine(self._combine(chain(0), chain(1)), self._combine(chain(2), chain(3)))
         return visit.sequence(
             [
                 S.AllocBuffer(parts, span=self._span),
-                *(S.BufferStore(parts, identity, [int32(at)], self._span) for at in range(CHAINS)),
+                *(opened(at) for at in range(stride * lanes)),
                 loop,
-                self._total.set(total, self._span),
+                self._total.set(self._combine(self._total.get(), total), self._span),
             ],
             self._span,
         )
@@ -184,7 +199,7 @@ class _Reduction:
 
     def _together(self, identity: ir.Expr) -> list[S.Stmt]:
         """Combine over the threads of the group."""
-        if self._reduced is None:
+        if self._reduced is None or self._is_partial:
             return []
         combination = Combination(self._scope, self._total, self._dtype.tvm, self._combine, identity, self._span)
         found: list[S.Stmt] = []

@@ -1,8 +1,8 @@
-"""The shared tiles from which an operand in registers is computed: weights of four bits, bytes, another format.
+"""The shared tiles from which an operand in registers is computed or copied: weights of four bits, bytes, queries.
 
-Lanes hold an operand of `mma` by rows: four have one row, the next four the next. So they read the tile that it comes
-from by rows too, at one distance, which is the same bank wherever rows are whole spans. In the order of an operand in
-shared memory they lie apart.
+Lanes hold an operand of instructions by rows: four have one row, the next four the next. So they read the tile that it
+comes from by rows too, at one distance, which is the same bank wherever rows are whole spans. In the order of an
+operand in shared memory they lie apart.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
+from tile_core.ops.base import op_name, view
 from tile_core.ops.gemm import transposed
 from tile_cuda.matrix.product import Product
 
@@ -32,7 +33,23 @@ def operand_sources(product: Product, body: S.Stmt) -> Mapping[ir.Var, SwizzledT
             for store in stores:
                 if store.buffer.same_as(fragment):
                     found.update(_read_by_rows(store, loop))
+        for stmt in visit.collect(body, S.Evaluate):
+            found.update(_copied(stmt, fragment))
     return found
+
+
+def _copied(stmt: S.Evaluate, fragment: ir.Var) -> Mapping[ir.Var, SwizzledTile]:
+    """The whole tile that a statement copies to a whole fragment."""
+    from tile_core.ops import OPS
+
+    if op_name(stmt) != "tile.copy":
+        return {}
+    src, dst = (view(stmt, OPS).region(name) for name in ("src", "dst"))
+    are_whole = dst.source.same_as(fragment) and regions.is_whole(dst) and regions.is_whole(src)
+    if not are_whole or regions.scope(src.source) not in regions.SHARED or len(src.source.shape) != 2:
+        return {}
+    order = _order(src.source)
+    return {} if order is None else {src.source: order}
 
 
 def _read_by_rows(store: S.BufferStore, loop: S.For) -> Mapping[ir.Var, SwizzledTile]:

@@ -12,15 +12,17 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
+from tile_core.ir.renew import renewed
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes import rebuild
+from tile_core.passes.accesses import substitute
 from tile_core.passes.matrix import HOLD, SETTLE
 from tile_core.passes.nests import FOREIGN, is_parallel
 from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE, STAGES
 from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
-from tile_cuda.instructions.mbarrier import mbarrier_arrive, mbarrier_expect, mbarrier_wait
+from tile_cuda.instructions.mbarrier import fence_async, mbarrier_arrive, mbarrier_expect, mbarrier_wait
 from tile_cuda.instructions.tma import tma_load, tma_load_multicast
 from tile_cuda.instructions.wgmma import assume, wgmma_wait
 from tile_cuda.passes.assign_roles import ARRIVALS, BLOCKS
@@ -88,17 +90,33 @@ def ring_of(pipeline: Pipeline, number: int) -> Ring:
     )
 
 
-def arrival_of(preload: Preload) -> ir.Var:
+@dataclass(frozen=True)
+class Arrival:
     """The barrier at which a tile that is filled once has arrived."""
+
+    preload: Preload
+    full: ir.Var
+
+    def allocations(self) -> list[S.Stmt]:
+        """The tile and its barrier."""
+        tile = S.AllocBuffer(self.preload.copy.target, {ASYNCHRONOUS: ONCE})
+        return [tile, S.AllocBuffer(self.full, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "full"})]
+
+    def wait(self) -> S.Stmt:
+        """What the block does in place of the copy."""
+        return foreign(mbarrier_wait(barrier_at(self.full, int32(0)), int32(0)))
+
+    def load(self, maps: Mapping[ir.Var, ir.Var]) -> S.Stmt:
+        """What the copying thread does in place of the copy."""
+        copy, full = self.preload.copy, barrier_at(self.full, int32(0))
+        expected = S.Evaluate(mbarrier_expect(full, int32(copy.bytes)))
+        return visit.sequence([expected, *_loads(copy, copy.target, [], maps[copy.target], full)])
+
+
+def arrival_of(preload: Preload) -> Arrival:
+    """A fresh barrier."""
     name = f"{preload.copy.target.name}_full"
-    return tirx.decl_buffer((1,), "uint64", name, scope=regions.SHARED[0])
-
-
-def preloader(preload: Preload, full: ir.Var, maps: Mapping[ir.Var, ir.Var]) -> Callable[[S.Stmt], S.Stmt]:
-    """What the copying thread does in place of a copy that is made once."""
-    copy, barrier = preload.copy, barrier_at(full, int32(0))
-    loads = _loads(copy, copy.target, [], maps[copy.target], barrier)
-    return lambda _stmt: visit.sequence([S.Evaluate(mbarrier_expect(barrier, int32(copy.bytes))), *loads])
+    return Arrival(preload, tirx.decl_buffer((1,), "uint64", name, scope=regions.SHARED[0]))
 
 
 def _shared_loads(
@@ -163,12 +181,17 @@ def _position(pipeline: Pipeline, counter: ir.Var) -> _Position:
     else:
         count = _as_int32(loop.loop_var - loop.min)
         count = count if pipeline.turn is None else pipeline.turn * _as_int32(loop.extent) + count
-    head: list[S.Stmt] = [
-        S.Bind(stage, tirx.floormod(count, stages)),
-        S.Bind(phase, tirx.floormod(tirx.floordiv(count, stages), int32(2))),
-    ]
+    rounds, place = _divided(count, pipeline.stages)
+    head: list[S.Stmt] = [S.Bind(stage, place), S.Bind(phase, _divided(rounds, 2)[1])]
     before = tirx.floormod(count + (pipeline.stages - 1), stages)
     return _Position(stage, phase, before, head, tail)
+
+
+def _divided(count: ir.Expr, divisor: int) -> tuple[ir.Expr, ir.Expr]:
+    """Quotient and rest of a number that is not negative, which a variable in memory does not tell."""
+    if divisor & (divisor - 1) or not visit.collect(count, ir.TensorLoad):
+        return tirx.floordiv(count, int32(divisor)), tirx.floormod(count, int32(divisor))
+    return count >> int32(divisor.bit_length() - 1), tirx.bitwise_and(count, int32(divisor - 1))
 
 
 def _as_int32(value: ir.Expr) -> ir.Expr:
@@ -228,34 +251,56 @@ class Consumer:
         cluster: Cluster | None = None,
         *,
         runs: bool = False,
+        void: frozenset[int] = frozenset(),
     ) -> None:
         self._pipeline, self._ring, self._thread, self._overlaps = pipeline, ring, thread, overlaps
-        self._cluster, self._runs = cluster, runs
+        self._cluster, self._runs, self._void = cluster, runs, void
         self._statements = statements_of(pipeline.loop)
         self._at = _position(pipeline, ring.counter)
         self._copied = {copy.target for copy in pipeline.copies}
 
     def loop(self) -> S.Stmt:
-        """The loop, and what ends it."""
+        """The loop, and what ends it; before it the first iteration, where that does without a product."""
         loop = self._pipeline.loop
         lasting = self._lasting(self._walk([])[1])
         stmts, left = self._walk([replace(flight, position=-1, is_older=True) for flight in lasting])
         stmts += self._landed(left, len(left) - len(lasting), len(self._statements))
         before = [foreign(assume(E.GT(loop.extent, E.IntImm(loop.extent.ty, 0))))] if lasting and self._runs else []
+        if self._void and not lasting:
+            return self._without_void(stmts)
         annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
         body = visit.sequence([*self._at.head, *stmts, *self._at.tail], loop.body.span)
         rebuilt = rebuild.loop(loop, body=body, annotations=annotations)
         return visit.sequence([*before, rebuilt, *self._settled(lasting)], loop.span)
 
-    def _walk(self, flights: list[_Flight]) -> tuple[list[S.Stmt], list[_Flight]]:
-        """An iteration that begins with `flights`, the oldest first, and those that are left at its end."""
+    def _without_void(self, stmts: list[S.Stmt]) -> S.Stmt:
+        """The first iteration without its void products, and the loop over the others, which are `stmts`."""
+        loop, one = self._pipeline.loop, E.IntImm(self._pipeline.loop.extent.ty, 1)
+        first, left = self._walk([], self._void)
+        first += self._landed(left, len(left), len(self._statements))
+        annotations = {key: value for key, value in loop.annotations.items() if key != NUM_STAGES}
+        body = visit.sequence([*self._at.head, *stmts, *self._at.tail], loop.body.span)
+        rest = rebuild.loop(loop, body=body, annotations=annotations, min=loop.min + one, extent=loop.extent - one)
+        before = visit.sequence([*self._at.head, *first, *self._at.tail], loop.body.span)
+        return visit.sequence([renewed(substitute(before, {loop.loop_var: loop.min})), rest], loop.span)
+
+    def _walk(
+        self, flights: list[_Flight], without: frozenset[int] = frozenset()
+    ) -> tuple[list[S.Stmt], list[_Flight]]:
+        """An iteration that begins with `flights`, the oldest first, and those that are left at its end.
+
+        The products at the positions `without` are not made.
+        """
         stmts: list[S.Stmt] = []
         for position, stmt in enumerate(self._statements):
             stmts += [self._wait(number) for number, _group in self._groups("first", position)]
             if self._is_copy(stmt):
                 continue
-            stmts += self._landed(flights, self._needed(flights, stmt), position)
             groups = tuple(number for number, _group in self._groups("last", position))
+            if position in without:
+                stmts += [_together(), *(self._release(number, self._at.stage) for number in groups)]
+                continue
+            stmts += self._landed(flights, self._needed(flights, stmt), position)
             if self._overlaps(stmt):
                 flight = _Flight(_call(stmt), groups, position)
                 started = replace(flight.call, attrs={**flight.call.attrs, IN_FLIGHT: 1})
@@ -368,16 +413,14 @@ class Consumer:
         """Give stages back once every lane of a warp has read them."""
         if not groups:
             return []
-        together = ir.Call(tile_op("tile.thread.sync_warp"), [], ret_ty="void")
-        return [foreign(together), *(self._release(number, self._at.stage) for number in groups)]
+        return [*_have_read(), *(self._release(number, self._at.stage) for number in groups)]
 
     def _release(self, number: int, stage: ir.Expr) -> S.Stmt:
         """One lane of each warp says that the warp is done, to every block that fills the stage."""
         empty = barrier_at(self._ring.empty[number], stage)
         if self._cluster is not None and self._pipeline.groups[number].blocks > 1:
             return S.AttrStmt(int32(0), FOREIGN, int32(0), self._cluster.arrivals(empty, self._thread))
-        first = E.EQ(tirx.floormod(self._thread, int32(WARP)), int32(0))
-        return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(first, S.Evaluate(mbarrier_arrive(empty)), None))
+        return _arrival_of_a_warp(empty, self._thread)
 
 
 class Producer:
@@ -427,6 +470,25 @@ def _waited(done: list[_Flight], left: list[_Flight], span: ir.Span | None) -> l
     if not results:
         return [foreign(wgmma_wait(len(left)))]
     return [S.AttrStmt(result, SETTLE, int32(len(left)), visit.sequence([]), span) for result in results]
+
+
+def _have_read() -> list[S.Stmt]:
+    """What the lanes of a warp have loaded is in their registers, before an engine may write there.
+
+    An arrival alone does not say so: it may overtake loads, and engines see memory by another proxy (PTX ISA, "Async
+    proxy").
+    """
+    return [foreign(fence_async()), _together()]
+
+
+def _together() -> S.Stmt:
+    """The lanes of a warp wait for each other."""
+    return foreign(ir.Call(tile_op("tile.thread.sync_warp"), [], ret_ty="void"))
+
+
+def _arrival_of_a_warp(barrier: ir.Expr, thread: ir.Var) -> S.Stmt:
+    first = E.EQ(tirx.floormod(thread, int32(WARP)), int32(0))
+    return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(first, S.Evaluate(mbarrier_arrive(barrier)), None))
 
 
 def foreign(call: ir.Expr) -> S.Stmt:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from typing import Any, ClassVar
 
@@ -36,20 +36,16 @@ from tile_core.passes.base import PassContext
 from tile_core.passes.legalize_bounds import SAFE_VALUE
 from tile_core.passes.matrix import PRODUCTS, MatrixUnits, Multiplier
 from tile_core.passes.nests import FOREIGN
-from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS, ONCE
 from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_scope import ALIGNED, int32
-from tile_cuda.instructions.mbarrier import mbarrier_wait
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.product import Product
 from tile_cuda.matrix.wgmma import WarpgroupProduct
-from tile_cuda.passes.assign_roles import ARRIVALS
 from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.lower_asynchrony import is_scheduled
 from tile_cuda.passes.operand_sources import operand_sources
 from tile_cuda.passes.pipelines import (
     Pipeline,
-    Preload,
     find_pipelines,
     find_preloads,
     is_plain,
@@ -58,20 +54,19 @@ from tile_cuda.passes.pipelines import (
 )
 from tile_cuda.passes.producer import producer_program
 from tile_cuda.passes.ring import (
+    Arrival,
     Consumer,
     Producer,
     Ring,
     allocations,
     arrival_of,
-    barrier_at,
-    foreign,
-    preloader,
     ring_of,
 )
 from tile_cuda.passes.schedule_tiles import OPTION as PERSISTENT
 from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, fills_a_multiprocessor, turns_around
 from tile_cuda.passes.sharing import Cluster, cluster_of
 from tile_cuda.passes.tensor_copies import TensorCopy, address, begins_at_unit, fits, never_fits, touched
+from tile_cuda.passes.void_products import void_at_first
 
 OPTION = "tile.specialize_warps"
 WARP, WARPGROUP = 32, 128
@@ -163,7 +158,7 @@ class _Specializer:
                 pipeline.loop: Producer(pipeline, ring, maps, cluster).loop
                 for pipeline, ring in zip(pipelines, staged, strict=True)
             }
-            | {preload.stmt: preloader(preload, arrived[preload.copy.target], maps) for preload in preloads},
+            | {arrival.preload.stmt: partial(_load, arrival, maps) for arrival in arrived.values()},
             readable=frozenset(ring.counter for ring in staged) | self._parameters,
             threads=frozenset(launch.thread_vars),
         )
@@ -186,14 +181,12 @@ class _Specializer:
         for preload in preloads:
             if preload.copy.tile is not None:
                 self._context.state.setdefault(TILES, {})[preload.copy.target] = preload.copy.tile
-        consumer = visit.sequence([*counters, self._consumer(launch, pipelines, staged, preloads, arrived, cluster)])
+        consumer = visit.sequence([*counters, self._consumer(launch, pipelines, staged, arrived, cluster)])
         producer = renewed(visit.sequence([*counters, producer]))
         head = [
             alloc for pipeline, ring in zip(pipelines, staged, strict=True) for alloc in allocations(pipeline, ring)
         ]
-        for preload in preloads:
-            head.append(S.AllocBuffer(preload.copy.target, {ASYNCHRONOUS: ONCE}))
-            head.append(S.AllocBuffer(arrived[preload.copy.target], {ASYNCHRONOUS: ALWAYS, ARRIVALS: "full"}))
+        head += [alloc for arrival in arrived.values() for alloc in arrival.allocations()]
         foreign = S.AttrStmt(int32(0), FOREIGN, int32(1), producer, launch.span)
         others = self._other_tensors(copies)
         aligned = [S.AttrStmt(tensor, ALIGNED, int32(1), visit.sequence([])) for tensor in others]
@@ -246,8 +239,7 @@ class _Specializer:
         launch: launch_ir.Launch,
         pipelines: list[Pipeline],
         staged: list[Ring],
-        preloads: list[Preload],
-        arrived: Mapping[ir.Var, ir.Var],
+        arrived: Mapping[ir.Var, Arrival],
         cluster: Cluster | None,
     ) -> S.Stmt:
         gone = {copy.target for copy in _copies(pipelines)} | set(arrived)
@@ -257,19 +249,21 @@ class _Specializer:
             for pipeline, ring in zip(pipelines, staged, strict=True):
                 if node.same_as(pipeline.loop):
                     runs = self._facts.can_prove(E.GT(node.extent, E.IntImm(node.extent.ty, 0)))
-                    return Consumer(pipeline, ring, thread, self._overlaps, cluster, runs=runs).loop()
+                    void = void_at_first(launch, pipeline) if runs else frozenset()
+                    return Consumer(pipeline, ring, thread, self._overlaps, cluster, runs=runs, void=void).loop()
             return mutator.default_mutate(node)
 
         def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:
             return visit.sequence([]) if node.buffer in gone else node
 
-        def evaluate(node: S.Evaluate, _mutator: Any) -> S.Stmt:
-            for preload in preloads:
-                if node.same_as(preload.stmt):
-                    return foreign(mbarrier_wait(barrier_at(arrived[preload.copy.target], int32(0)), int32(0)))
-            return node
+        def sequence(node: S.SeqStmt, mutator: Any) -> S.Stmt:
+            stmts: list[S.Stmt] = []
+            for part in node.seq:
+                waits = [arrival.wait() for arrival in arrived.values() if part.same_as(arrival.preload.stmt)]
+                stmts += waits or [mutator.mutate(part)]
+            return visit.sequence(stmts, node.span)
 
-        return visit.mutate(launch.body, (S.For, loop), (S.AllocBuffer, allocate), (S.Evaluate, evaluate))
+        return visit.mutate(launch.body, (S.For, loop), (S.AllocBuffer, allocate), (S.SeqStmt, sequence))
 
     def _overlaps(self, stmt: S.Stmt) -> bool:
         """Whether a statement is a product of warpgroups, which runs beside them."""
@@ -298,6 +292,10 @@ class _Specializer:
         fast = visit.sequence([*binds, launch.to_stmt()], launch.span)
         spare = replace(self._original, is_spare=True)
         return S.IfThenElse(reduce(E.And, tests), fast, spare.to_stmt(), launch.span)
+
+
+def _load(arrival: Arrival, maps: Mapping[ir.Var, ir.Var], _stmt: S.Stmt) -> S.Stmt:
+    return arrival.load(maps)
 
 
 def _shared(pipeline: Pipeline, launch: launch_ir.Launch, cluster: Cluster | None) -> Pipeline:
