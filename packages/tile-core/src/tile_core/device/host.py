@@ -21,6 +21,7 @@ from tvm.tirx import transform
 
 from tile_core.device.descriptors import address_of_data, lower_descriptors
 from tile_core.device.split import LAUNCH_FAILED, SplitProgram
+from tile_core.device.workspaces import WORKSPACES, take_workspaces
 from tile_core.errors.device import KernelLaunchError
 from tile_core.ir import visit
 from tile_core.ir.alignment import asked_of
@@ -73,6 +74,7 @@ _STEPS = (
     transform.FP8StorageLegalize(),
     transform.BF16StorageLegalize(),
     transform.LowerTVMBuiltin(),
+    transform.prim_func_pass(lambda func, _module, _context: take_workspaces(func), opt_level=0),
     transform.LowerIntrin(),
 )
 
@@ -84,7 +86,8 @@ def host_object(program: SplitProgram, device_type: int) -> bytes:
     """
     target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
     lowered = _lower_alignment(lower_descriptors(program.host))
-    imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", ir.StringImm(_IMPORTED), lowered.body)
+    functions_given = ir.StringImm(_IMPORTED + WORKSPACES)
+    imported = S.AttrStmt(tirx.IntImm("int32", 0), "pragma_import_llvm", functions_given, lowered.body)
     host = lowered.with_body(imported, lowered.span)
     entry = packed_entry(host, device_type=device_type, device_id=program.device_id)
     functions = [func.with_attr({"target": target, "tirx.noalias": False}) for func in (entry, _setter())]
