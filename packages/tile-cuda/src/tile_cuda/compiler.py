@@ -69,7 +69,6 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
     split = lower_tensor_maps(split_launches(lowered))
     if request.execution == "emulate":
         split = replace(split, kernels=tuple(map(_on_the_host, split.kernels)))
-    if request.execution == "emulate":
         include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
         warp = capabilities(request.target).warp_size
         return emulated_artifact(split, EmulatedLanguage(CUDA, "cuda_emulator.h", include, warp), request, report)
