@@ -153,3 +153,42 @@ def test_one_tile_for_two_products():
     x, y, c = torch.randint(-4, 5, (32, 32)).float(), torch.randint(-4, 5, (32, 32)).float(), torch.zeros(2, 32, 32)
     tl.compile(program, target="cpu")(x, y, c)
     assert torch.equal(c, torch.stack([x @ y, x @ y.T + x @ y @ x]))
+
+
+@pytest.mark.parametrize("how", ["atomic", "maximum", "region", "pointer", "other"])
+def test_a_tensor_that_changes_is_multiplied_as_it_was(how):
+    """X is changed between its copy and the product, by its element's address too, or by the name of another tensor."""
+
+    @T.prim_func
+    def program(
+        X: T.Tensor((32, 32), "float32"),
+        W: T.Tensor((32, 32), "float32"),
+        other: T.Tensor((32, 32), "float32"),
+        Out: T.Tensor((32, 32), "float32"),
+    ):
+        with T.Kernel(1):
+            w = T.alloc_shared((32, 32), "float32")
+            x = T.alloc_shared((32, 32), "float32")
+            out = T.alloc_fragment((32, 32), "float32")
+            T.copy(W, w)
+            T.copy(X, x)
+            if how == "atomic":
+                for i, j in T.Parallel(32, 32):
+                    T.atomic_add(X[i, j], 1000.0)
+            elif how == "maximum":
+                for i, j in T.Parallel(32, 32):
+                    T.atomic_max(X[i, j], 1000.0)
+            elif how == "region":
+                T.atomic_add(X, w)
+            elif how == "pointer":
+                T.call_extern("void", "memset", T.address_of(X[0, 0]), 0, 4096)
+            else:
+                T.clear(other)
+            T.gemm(w, x, out, clear_accum=True)
+            T.copy(out, Out)
+
+    x, w, out = torch.randint(-4, 5, (32, 32)).float(), torch.randint(-4, 5, (32, 32)).float(), torch.zeros(32, 32)
+    expected = w @ x
+    tl.compile(program, target="cpu")(x, w, x if how == "other" else torch.zeros(32, 32), out)
+    assert torch.equal(out, expected)
+    assert not torch.equal(w @ x, expected)

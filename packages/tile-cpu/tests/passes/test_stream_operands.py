@@ -190,3 +190,28 @@ def test_a_sum_for_every_step_is_not_one_product():
     a, b, c = torch.randint(-4, 5, (32, 64)).float(), torch.randint(-4, 5, (64, 32)).float(), torch.zeros(2, 32, 32)
     tl.compile(program, target="cpu")(a, b, c)
     assert torch.equal(c, torch.stack([a[:, :32] @ b[:32], a[:, 32:] @ b[32:]]))
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["streamed", "tile by tile"])
+def test_what_lies_beyond_an_edge_may_be_another_value_than_zero(changed):
+    @T.prim_func
+    def program(A: T.Tensor((32, 60), "float32"), B: T.Tensor((60, 32), "float32"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((32, 32), "float32")
+            b = T.alloc_shared((32, 32), "float32")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.annotate_safe_value({A: 2.0, B: 3.0})
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                if changed:
+                    for i, j in T.Parallel(32, 32):
+                        a[i, j] = a[i, j] * 2
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b = torch.randint(-4, 5, (32, 60)).float(), torch.randint(-4, 5, (60, 32)).float()
+    c = torch.full((32, 32), torch.nan)
+    tl.compile(program, target="cpu")(a, b, c)
+    assert torch.equal(c, (2 if changed else 1) * (a @ b + 4 * 2 * 3))

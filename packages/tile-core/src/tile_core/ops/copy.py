@@ -117,6 +117,11 @@ def check(call: OpCall) -> None:
         )
 
 
+def pads_with_zeros(call: OpCall) -> bool:
+    """Whether elements of the destination that the source does not have become zeros, and no annotated safe value."""
+    return constant(call.attrs.get("pad", 0)) == 0
+
+
 def is_by_threads(call: OpCall) -> bool:
     """Whether no copy engine makes a copy."""
     return LAYOUT in call.attrs or BY_THREADS in call.attrs

@@ -8,8 +8,9 @@
 from a tensor can be brought into that form once for all blocks (`share_operands`). `stream_operands` does the same to
 whole loops and makes longer steps of them; this pass is for the loops that do more than multiply.
 
-A tensor takes a tile's place only as B, which is read with the zeros of a copy beyond its edges, and only if the kernel
-never writes it. A tile takes the place of its copy if nothing touches it before the last multiplication that reads it.
+A tensor takes a tile's place only as B, which is read with the zeros of a copy beyond its edges, only if the kernel
+never writes it, and only if it writes no tensor at all before the last of these multiplications: it may be the same
+one. A tile takes the place of its copy if nothing touches it before the last multiplication that reads it.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from tile_core.ir.regions import is_whole
 from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import Tile
+from tile_core.ops.copy import pads_with_zeros
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import reads_memory
+from tile_cpu.passes.share_operands import count_uses_but_loads
 from tile_cpu.passes.stream_operands import uses_of
 
 _SIDES = ("a", "b")
+_READ = {"tile.copy": ("src",), "tile.gemm": _SIDES}
+"""What operations only read."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,9 @@ class ForwardCopies:
 def _only_read(func: tirx.PrimFunc) -> frozenset[ir.Var]:
     """The tensors that the function loads from, or copies from, and does nothing else with."""
     others: dict[ir.Var, int] = {}
-    for var in visit.collect(func.body, ir.Var):
-        others[var] = others.get(var, 0) + 1
-    reads = [load.source for load in visit.collect(func.body, ir.TensorLoad)]
-    reads += [call.region("src").source for call in _calls(visit.statements(func.body), "tile.copy")]
-    for source in reads:
-        others[source] -= 1
+    count_uses_but_loads(func.body, others)
+    for call in _calls(visit.statements(func.body), "tile.copy"):
+        others[call.region("src").source] -= 1
     return frozenset(param for param in func.params if is_buffer_var(param) and not others.get(param))
 
 
@@ -94,17 +96,34 @@ def _without_copy(
         return None
     copy = view(step, OPS)
     source, tile = Tile(copy.region("src")), Tile(copy.region("dst"))
-    if not _same_matrix(source, tile) or any(reads_memory(start) for start in source.starts):
+    if (
+        not pads_with_zeros(copy)
+        or not _same_matrix(source, tile)
+        or any(reads_memory(start) for start in source.starts)
+    ):
         return None
     readers = [at for at, stmt in enumerate(rest) if _sides(stmt, tile.buffer)]
     if not readers or uses[tile.buffer] != 1 + sum(len(_sides(rest[at], tile.buffer)) for at in readers):
         return None
+    until = rest[: readers[-1] + 1]
     if source.scope == regions.GLOBAL:
         if source.buffer not in tensors or any("a" in _sides(rest[at], tile.buffer) for at in readers):
             return None
-    elif any(source.buffer in visit.collect(stmt, ir.Var) for stmt in rest[: readers[-1] + 1]):
+        if any(map(_writes_tensors, until)):
+            return None
+    elif any(source.buffer in visit.collect(stmt, ir.Var) for stmt in until):
         return None
     return [_reading(stmt, tile.buffer, source.region) if at in readers else stmt for at, stmt in enumerate(rest)]
+
+
+def _writes_tensors(stmt: S.Stmt) -> bool:
+    """Whether `stmt` may write a tensor, which may overlap with the one that is read: arguments of a call may."""
+    uses: dict[ir.Var, int] = {}
+    count_uses_but_loads(stmt, uses)
+    for part in visit.statements(stmt):
+        for name in _READ.get(op_name(part) or "", ()):
+            uses[view(part, OPS).region(name).source] -= 1
+    return any(uses[var] for var in uses if is_buffer_var(var) and regions.scope(var) == regions.GLOBAL)
 
 
 def _same_matrix(source: Tile, tile: Tile) -> bool:

@@ -25,10 +25,11 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch, regions, visit
 from tile_core.ir.analyzer import Analyzer
-from tile_core.ir.regions import constant
+from tile_core.ir.regions import constant, is_whole
 from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import Tile
+from tile_core.ops.copy import pads_with_zeros
 from tile_core.ops.gemm import transposed
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
@@ -132,7 +133,7 @@ def _match(loop: S.For, uses: dict[ir.Var, int]) -> _Match | None:
     for side in "ab":
         tile = gemm.region(side)
         copy = next((copy for copy in copies if copy.region("dst").source.same_as(tile.source)), None)
-        if copy is None or uses[tile.source] != 2 or not (_is_whole(tile) and _is_whole(copy.region("dst"))):
+        if copy is None or uses[tile.source] != 2 or not (is_whole(tile) and is_whole(copy.region("dst"))):
             return None
         operand = _operand(loop, copy, (side == "a") != transposed(gemm, side))
         if operand is None:
@@ -146,21 +147,13 @@ def _operand(loop: S.For, copy: OpCall, last: bool) -> _Operand | None:
     src, dst = Tile(copy.region("src")), Tile(copy.region("dst"))
     axis = src.rank - 1 if last else src.rank - 2
     same = src.rank >= 2 and dst.rank == 2 and src.shape[-2:] == dst.shape and set(src.shape[:-2]) <= {1}
-    if not same or src.scope != regions.GLOBAL or src.dtype != dst.dtype:
+    if not same or src.scope != regions.GLOBAL or src.dtype != dst.dtype or not pads_with_zeros(copy):
         return None
     for at, start in enumerate(src.starts):
         moves = affine(start, loop.loop_var)
         if moves is None or moves.coefficient != (src.shape[axis] if at == axis else 0):
             return None
     return _Operand(dst.buffer, src.region, axis)
-
-
-def _is_whole(region: ir.TensorRegion) -> bool:
-    tile = Tile(region)
-    return all(constant(start) == 0 for start in tile.starts) and all(
-        constant(extent) == constant(size) is not None
-        for extent, size in zip(tile.extents, tile.buffer.shape, strict=True)
-    )
 
 
 def _streamed(loop: S.For, match: _Match, depth_bytes: int, facts: Analyzer) -> S.Stmt:

@@ -21,7 +21,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall, op_name, view
-from tile_core.ops.copy import is_by_threads
+from tile_core.ops.copy import is_by_threads, pads_with_zeros
 from tile_core.passes.accesses import strides
 from tile_cuda.instructions.tensor_map import tensor_map
 
@@ -138,7 +138,7 @@ def tensor_copy(stmt: S.Stmt, parameters: frozenset[ir.Var]) -> TensorCopy | Non
     src, dst = call.region("src"), call.region("dst")
     if src.source not in parameters or regions.scope(dst.source) != regions.SHARED[0] or not regions.is_whole(dst):
         return None
-    if str(src.source.dtype) != str(dst.source.dtype) or regions.constant(call.attrs.get("pad", 0)) != 0:
+    if str(src.source.dtype) != str(dst.source.dtype) or not pads_with_zeros(call):
         return None
     return _boxed(call, src, dst)
 
