@@ -102,7 +102,7 @@ class _Check:
         try:
             facts = describe(value)
         except ArgumentLayoutError as error:
-            raise self.fail(ArgumentLayoutError, error.message, "pass a dense copy of the tensor") from None
+            raise self.fail(ArgumentLayoutError, error.message, error.remedy) from None
         if facts is None:
             raise self.fail(ArgumentTypeError, f"expected a tensor, got {_kind(value)}")
         self.rank_and_dtype(param, facts)
