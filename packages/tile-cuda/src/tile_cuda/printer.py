@@ -59,7 +59,9 @@ CUDA = simt_language(
         **words.SNIPPETS,
         messages.FAIL: _ASSERTION_FAILED,
         **narrow.SNIPPETS,
-        "tile_atomic_add": Snippet(spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic",)),
+        "tile_atomic_add": Snippet(
+            spell(ANY_ATOMIC_ADD, WORDS) + _ATOMIC_ADD.lstrip(), needs=("tile_atomic", "tile_sum")
+        ),
         **asynchronous.SNIPPETS,
     },
     calls={

@@ -92,7 +92,7 @@ __device__ __forceinline__ Word tile_compare_and_swap(Word* address, Word expect
             "}\n"
             for kind in ("int", "unsigned", "float", "double")
         ),
-        needs=("tile_atomic",),
+        needs=("tile_atomic", "tile_sum"),
     ),
 }
 

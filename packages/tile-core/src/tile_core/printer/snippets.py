@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tile_core.printer.simt import Words
 
 COMBINATIONS = {
-    "sum": ("T(a + b)", ()),
+    "sum": ("tile_sum(a, b)", ("tile_sum",)),
     "max": ("tile_max(a, b)", ("tile_max",)),
     "min": ("tile_min(a, b)", ("tile_min",)),
     "bitand": ("T(a & b)", ()),
@@ -50,6 +50,15 @@ template <typename T>
 
 
 SNIPPETS: Mapping[str, Snippet] = {
+    "tile_sum": Snippet("""
+// The sum; integers wrap.
+template <typename T>
+@inline@ T tile_sum(T a, T b) { return T(a + b); }
+@inline@ int tile_sum(int a, int b) { return int(unsigned(a) + unsigned(b)); }
+@inline@ long long tile_sum(long long a, long long b) {
+  return static_cast<long long>(static_cast<unsigned long long>(a) + static_cast<unsigned long long>(b));
+}
+"""),
     "tile_max": Snippet("""
 // The maximum; NaN if either operand is NaN.
 template <typename T>
@@ -284,10 +293,11 @@ template <typename T>
 ANY_ATOMIC_ADD = """
 template <typename T>
 @inline@ T tile_atomic_add(T* address, T value) {
-  return tile_atomic(address, [=](T old) { return T(old + value); });
+  return tile_atomic(address, [=](T old) { return tile_sum(old, value); });
 }
 """
-"""The addition of any type; a language adds overloads for those that its hardware adds in one instruction."""
+"""The addition of any type, which needs `tile_atomic` and `tile_sum`; a language adds overloads for those that its
+hardware adds in one instruction."""
 
 
 def spell(text: str, words: Words) -> str:

@@ -204,6 +204,15 @@ uint64_t match_any(uint64_t mask, T value) {
     return found;
   });
 }
+// A sum as devices compute it: integers wrap.
+template <typename T>
+T wrapping_sum(T a, T b) {
+  return a + b;
+}
+inline int wrapping_sum(int a, int b) { return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b)); }
+inline long long wrapping_sum(long long a, long long b) {
+  return static_cast<long long>(static_cast<unsigned long long>(a) + static_cast<unsigned long long>(b));
+}
 // `combine` over the lanes of `mask`, in the order of lanes.
 template <typename T, typename Combine>
 T reduce(uint64_t mask, T value, Combine combine) {

@@ -102,7 +102,7 @@ unsigned __match_all_sync(unsigned mask, T value, int* all) {
 }
 template <typename T>
 T __reduce_add_sync(unsigned mask, T value) {
-  return tile::reduce(mask, value, [](T a, T b) { return a + b; });
+  return tile::reduce(mask, value, [](T a, T b) { return tile::wrapping_sum(a, b); });
 }
 template <typename T>
 T __reduce_max_sync(unsigned mask, T value) {
@@ -127,7 +127,7 @@ T atomicCAS(T* address, T expected, T wanted) {
 template <typename T>
 T atomicAdd(T* address, T value) {
   const T old = *address;
-  *address = old + value;
+  *address = tile::wrapping_sum(old, value);
   return old;
 }
 

@@ -60,7 +60,7 @@ bool __hip_atomic_compare_exchange_strong(T* address, T* expected, T wanted, int
 template <typename T>
 T __hip_atomic_fetch_add(T* address, T value, int, int) {
   const T old = *address;
-  *address = old + value;
+  *address = tile::wrapping_sum(old, value);
   return old;
 }
 
