@@ -16,7 +16,7 @@ import torch
 import tile_core as tl
 import tile_core.language as T
 import tile_cuda.language as C
-from tile_core.errors.emulator import EmulatedCopyError
+from tile_core.errors.emulator import EmulatedCopyError, EmulatedUnwrittenError
 from tile_core.errors.ops import AllocationError, OpArgumentError
 from tile_core.errors.passes import MissingLoweringError
 from tile_core.testing.scripts import load_script
@@ -134,6 +134,70 @@ def test_values_move_between_tensor_memory_and_fragments() -> None:
         compiled(a, b, n, d)
         assert (d == (2 + n // 2) * (a.astype("float32") @ b.astype("float32")) + n).all()
     assert all("tcgen05" in product for product in compiled.report()["products"])
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize(("written", "clears_at"), [(False, (0,)), (True, (-1, 0, 1))])
+def test_a_product_that_may_clear(written: bool, clears_at: tuple[int, ...]) -> None:
+    """The first to name its result reads nothing of it; a value from before is added to where it does not clear."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 32), "float16"),
+        B: T.Tensor((32, 32), "float16"),
+        at: T.int32,
+        Sums: T.Tensor((2, 128, 32), "float32"),
+        Once: T.Tensor((128, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128) as _bx:
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((128, 32), "float32")
+            once = T.alloc_fragment((128, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            if written:
+                T.fill(c, 3)
+                T.fill(once, 5)
+            for tile in T.serial(2):
+                for step in T.serial(2):
+                    T.gemm(a, b, c, clear_accum=(step == at))
+                T.copy(c, Sums[tile, 0, 0])
+            T.gemm(a, b, once, clear_accum=(at == 0))
+            T.copy(once, Once)
+
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((128, 32), (32, 32)))
+    product = a.astype("float32") @ b.astype("float32")
+    compiled = emulated(kernel)
+    assert all("tcgen05" in made for made in compiled.report()["products"])
+    for at in clears_at:
+        sums, once = np.full((2, 128, 32), np.nan, "float32"), np.full((128, 32), np.nan, "float32")
+        compiled(a, b, at, sums, once)
+        expected = np.full_like(product, 3)
+        for tile in range(2):
+            for step in range(2):
+                expected = product if step == at else expected + product
+            np.testing.assert_array_equal(sums[tile], expected)
+        np.testing.assert_array_equal(once, product if at == 0 else product + 5)
+
+
+@pytest.mark.emulate
+def test_a_product_that_adds_to_nothing_is_found() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((128, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((128, 32), "float32")):
+        with T.Kernel(1, threads=128) as _bx:
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((128, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            for _step in T.serial(2):
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    with pytest.raises(EmulatedUnwrittenError, match=r"reads c\[0\]"):
+        emulated(kernel)(np.ones((128, 32), "float16"), np.ones((32, 32), "float16"), np.zeros((128, 32), "float32"))
 
 
 def test_it_compiles(build: Any) -> None:

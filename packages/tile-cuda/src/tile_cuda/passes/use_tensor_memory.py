@@ -2,7 +2,8 @@
 
 A fragment that is C of a `tile.gemm` gets a tile of tensor memory beside it. The product works on the tile; a copy
 brings it to the fragment where something else first reads that, and back where something else has written it and the
-next product adds to it. So a loop of products alone copies nothing. An A that is a fragment is copied to tensor memory
+next product adds to it. So a loop of products alone copies nothing, and neither does a first product that may clear a
+fragment which nothing has named before: there is no value to bring. An A that is a fragment is copied to tensor memory
 for each product. What no instruction covers stays a fragment, and is multiplied by warps.
 
 Runs on tile ops, before copies are planned. Launches whose author places barriers or roles by hand name tensor memory
@@ -152,6 +153,7 @@ class _Rewriter:
     def __init__(self, tiles: Mapping[ir.Var, ir.Var]) -> None:
         self._tiles = tiles
         self._where: dict[ir.Var, Where] = dict.fromkeys(tiles, "fragment")
+        self._unnamed = set(tiles)
 
     def result(self, body: S.Stmt) -> S.Stmt:
         allocations = [S.AllocBuffer(tile, span=body.span) for tile in self._tiles.values()]
@@ -173,11 +175,19 @@ class _Rewriter:
 
     def _product(self, call: OpCall) -> S.Stmt:
         c, a = call.region("c").source, call.region("a").source
+        self._begin(call)
         before = [] if regions.constant(call.args["clear_accum"]) else self._at("memory", c, call.span)
         if a in self._tiles:
             before += self._at("memory", a, call.span)
         self._where[c] = "memory"
+        self._unnamed -= {c, a}
         return visit.sequence([*before, _moved(call, self._tiles).to_stmt()], call.span)
+
+    def _begin(self, call: OpCall) -> None:
+        """Where a product that may clear is the first to name its result, there is no value that it could miss."""
+        c = call.region("c").source
+        if c in self._unnamed and regions.constant(call.args["clear_accum"]) is None:
+            self._where[c] = "both"
 
     def _other(self, stmt: S.Stmt) -> S.Stmt:
         """A statement on fragments: those that it names hold their values before; what it writes is there only."""
@@ -187,6 +197,7 @@ class _Rewriter:
         ]
         for fragment in used:
             self._where[fragment] = "fragment" if fragment in _written(stmt) else self._where[fragment]
+        self._unnamed.difference_update(used)
         return visit.sequence([*before, stmt], stmt.span)
 
     def _to_fragment(self, fragment: ir.Var, stmt: S.Stmt) -> list[S.Stmt]:
@@ -205,9 +216,11 @@ class _Rewriter:
     def _nested(self, stmt: Any) -> S.Stmt:
         """A loop or branch around products: values are at its ends where its body wants them first."""
         used = [fragment for fragment in self._tiles if fragment in touched(stmt)]
-        wanted: dict[ir.Var, Where] = {
-            fragment: "memory" if self._adds_first(stmt, fragment) else "fragment" for fragment in used
-        }
+        wanted: dict[ir.Var, Where] = dict.fromkeys(used, "fragment")
+        for call in filter(None, (self._added_first(stmt, fragment) for fragment in used)):
+            self._begin(call)
+            wanted[call.region("c").source] = "memory"
+        self._unnamed.difference_update(used)
         before = self._moved_to(wanted, stmt.span)
         if isinstance(stmt, S.IfThenElse):
             then = self._from(wanted, stmt.then_case)
@@ -230,13 +243,14 @@ class _Rewriter:
         done = self._stmt(body)
         return visit.sequence([done, *self._moved_to(wanted, body.span)], body.span)
 
-    def _adds_first(self, stmt: S.Stmt, fragment: ir.Var) -> bool:
-        """Whether the first statement under `stmt` that names a fragment is a product that adds to it."""
+    def _added_first(self, stmt: S.Stmt, fragment: ir.Var) -> OpCall | None:
+        """The first statement under `stmt` that names a fragment, if it is a product that adds to it."""
         first = next((leaf for leaf in _leaves(stmt, self._is_product) if fragment in touched(leaf)), None)
         if first is None or not self._is_product(first):
-            return False
+            return None
         call = _call(first)
-        return call.region("c").source.same_as(fragment) and not regions.constant(call.args["clear_accum"])
+        adds = call.region("c").source.same_as(fragment) and not regions.constant(call.args["clear_accum"])
+        return call if adds else None
 
 
 def _leaves(stmt: S.Stmt, is_product: Any) -> Iterator[S.Stmt]:
