@@ -3,7 +3,7 @@
 A thread that holds two neighbours of a row would add them one by one, a warp eight rows at a time in pieces of 32 B,
 and all of that stands between two products. With the tile the threads are done when they have written it: one thread
 asks the engine to add whole rows, and waits only before the tile is written again. Additions of float32 in any order
-are what atomic ones promise, and nobody else may touch the tensor in the same launch.
+are what atomic ones promise, and nobody else may touch the tensor in the same launch, under this or another name.
 
 Runs on tile ops, on launches whose copies run ahead already (`specialize_warps`): their tensors suit the engine.
 """
@@ -22,6 +22,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.descriptors import named
+from tile_core.ir.uses import Uses, uses
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.passes.base import PassContext
@@ -51,14 +52,14 @@ class AddResults:
         def add(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
-            return _Adder(launch_ir.from_stmt(loop), self.units, context).result()
+            return _Adder(launch_ir.from_stmt(loop), func.body, self.units, context).result()
 
         return func.with_body(visit.mutate(func.body, (S.For, add)), func.span)
 
 
 class _Adder:
-    def __init__(self, launch: launch_ir.Launch, units: MatrixUnits, context: PassContext) -> None:
-        self._launch, self._context = launch, context
+    def __init__(self, launch: launch_ir.Launch, program: S.Stmt, units: MatrixUnits, context: PassContext) -> None:
+        self._launch, self._program, self._context = launch, program, context
         self._multiplier = Multiplier(units, prod(launch.threads), context.capabilities)
         shared = [alloc.buffer for alloc in visit.collect(launch.body, S.AllocBuffer)]
         used = sum(size_in_bytes(tile) + ALIGNMENT for tile in shared if regions.scope(tile) in regions.SHARED)
@@ -110,7 +111,7 @@ class _Adder:
             name, scope = f"{addition.fragment.name}_run", regions.SHARED[0]
             tile = tirx.decl_buffer((addition.count,), "float32", name, scope=scope, data_alignment=ALIGNMENT)
             room = size_in_bytes(tile) + ALIGNMENT
-            if room > self._room or not is_only_added_to(addition.tensor, self._launch.body):
+            if room > self._room or not is_only_added_to(addition.tensor, self._launch.body, self._program):
                 return None
             self._room -= room
             self._tiles[addition.fragment] = tile
@@ -197,12 +198,9 @@ class _Adder:
         if copy is None or str(copy.tensor.dtype) != "float32":
             return None
         body, tensor = self._launch.body, copy.tensor
-        named_here = [region for region in visit.collect(body, ir.TensorRegion) if region.source.same_as(tensor)]
         stmts = [stmt for stmt in visit.collect(body, S.Evaluate) if op_name(stmt) == "tile.atomic"]
         added = [stmt for stmt in stmts if _view(stmt).region("dst").source.same_as(tensor) and _is_plain(_view(stmt))]
-        loads = any(load.source.same_as(tensor) for load in visit.collect(body, ir.TensorLoad))
-        stores = any(store.buffer.same_as(tensor) for store in visit.collect(body, S.BufferStore))
-        return copy if len(named_here) == len(added) and not loads and not stores else None
+        return copy if uses(tensor, body, self._program) == Uses(operands=len(added)) else None
 
     def _of_one(self, span: ir.Span | None, *calls: ir.Expr) -> S.Stmt:
         """What the first thread does alone: the engine's groups are a thread's own."""

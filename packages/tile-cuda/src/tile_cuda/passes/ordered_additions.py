@@ -18,6 +18,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
+from tile_core.ir.uses import Uses, uses
 from tile_core.layouts.tabulate import tabulate
 from tile_core.ops.base import op_name
 from tile_core.passes.accesses import strides, substitute
@@ -126,11 +127,8 @@ def _is_inside(tensor: ir.Var, indices: list[ir.Expr], facts: Analyzer) -> bool:
     )
 
 
-def is_only_added_to(tensor: ir.Var, body: S.Stmt) -> bool:
-    """Whether a program does nothing with a tensor but add single elements in any order."""
+def is_only_added_to(tensor: ir.Var, body: S.Stmt, program: S.Stmt) -> bool:
+    """Whether a launch of `program` does nothing with a tensor but add single elements in any order."""
     added = [stmt for stmt in visit.collect(body, S.Evaluate) if _addition(stmt) is not None]
     here = [stmt for stmt in added if stmt.value.args[0].args[0].source.same_as(tensor)]
-    loads = [load for load in visit.collect(body, ir.TensorLoad) if load.source.same_as(tensor)]
-    stored = any(store.buffer.same_as(tensor) for store in visit.collect(body, S.BufferStore))
-    named = any(region.source.same_as(tensor) for region in visit.collect(body, ir.TensorRegion))
-    return len(loads) == len(here) and not stored and not named
+    return uses(tensor, body, program) == Uses(addresses=len(here))

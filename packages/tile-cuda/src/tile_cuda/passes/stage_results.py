@@ -24,6 +24,7 @@ from tile_core.dtypes import as_dtype
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.descriptors import named
+from tile_core.ir.uses import Uses, uses
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
@@ -58,14 +59,14 @@ class StageResults:
         def stage(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
-            return _Stager(launch_ir.from_stmt(loop), self.units, context).result()
+            return _Stager(launch_ir.from_stmt(loop), func.body, self.units, context).result()
 
         return func.with_body(visit.mutate(func.body, (S.For, stage)), func.span)
 
 
 class _Stager:
-    def __init__(self, launch: launch_ir.Launch, units: MatrixUnits, context: PassContext) -> None:
-        self._launch, self._context = launch, context
+    def __init__(self, launch: launch_ir.Launch, program: S.Stmt, units: MatrixUnits, context: PassContext) -> None:
+        self._launch, self._program, self._context = launch, program, context
         views = visit.collect(launch.body, S.DeclBuffer)
         self._elsewhere = frozenset(declared.buffer for declared in views).union(*map(viewed, views))
         self._multiplier = Multiplier(units, prod(launch.threads), context.capabilities)
@@ -200,11 +201,8 @@ class _Stager:
         copy = boxed_store(call, tile, self._facts)
         if copy is None or copy.tensor not in {mark.node for mark in marks}:
             return None
-        body, tensor = self._launch.body, copy.tensor
-        regions_of_it = [region for region in visit.collect(body, ir.TensorRegion) if region.source.same_as(tensor)]
-        loads = any(load.source.same_as(tensor) for load in visit.collect(body, ir.TensorLoad))
-        stores = any(store.buffer.same_as(tensor) for store in visit.collect(body, S.BufferStore))
-        return copy if len(regions_of_it) == 1 and not loads and not stores else None
+        is_alone = uses(copy.tensor, self._launch.body, self._program) == Uses(operands=1)
+        return copy if is_alone else None
 
 
 def _room_of(tile: ir.Var) -> int:
