@@ -103,3 +103,57 @@ def test_what_is_read_under_another_name(form: str, name: str) -> None:
 @pytest.mark.parametrize("form", BY_ENGINE)
 def test_the_engine_has_a_tensor_without_other_names(form: str) -> None:
     assert BY_ENGINE[form] in tl.compile(product(form, None), target=TARGET).get_kernel_source()
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_barrier_stands_between_a_tensor_and_its_view(arch, outside):
+    @T.prim_func
+    def program(C: T.Tensor((256,), "float32"), D: T.Tensor((256,), "float32")):
+        if outside:
+            view = T.reshape(C, (16, 16))
+        with T.Kernel(1, threads=256):
+            if not outside:
+                view = T.reshape(C, (16, 16))
+            for i in T.Parallel(256):
+                C[i] = T.float32(i)
+            for i in T.Parallel(256):
+                D[i] = view[(255 - i) // 16, (255 - i) % 16]
+
+    kernel = tl.compile(program, target={"kind": "cuda", "arch": arch}, execution="emulate")
+    assert kernel.report()["barriers"] == 1
+    c, d = torch.zeros(256), torch.full((256,), torch.nan)
+    kernel(c, d)
+    assert torch.equal(d, torch.arange(255.0, -1.0, -1.0))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_tensor_written_through_a_view_is_not_read_ahead(arch, outside):
+    @T.prim_func
+    def program(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 32), "float16"), C: T.Tensor((64, 32), "float32")):
+        if outside:
+            view = T.reshape(A, (4096,))
+        with T.Kernel(1, threads=128):
+            if not outside:
+                view = T.reshape(A, (4096,))
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((64, 32), "float32")
+            for i in T.Parallel(4096):
+                view[i] = T.float16(1)
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    target = {"kind": "cuda", "arch": arch}
+    kernel = tl.compile(program, target=target, execution="emulate", pass_configs={"tile.emulate_check": True})
+    a, b, c = torch.zeros(64, 64).half(), torch.randint(-3, 4, (64, 32)).half(), torch.full((64, 32), torch.nan)
+    kernel(a, b, c)
+    assert torch.equal(c, torch.ones(64, 64) @ b.float())
+    source = kernel.get_kernel_source()
+    assert "A_map" not in source
+    assert "B_map" in source or arch == "sm_80"

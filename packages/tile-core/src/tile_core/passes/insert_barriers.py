@@ -117,14 +117,14 @@ class InsertBarriers:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        count = 0
+        count, roots = 0, view_roots(func.body)
 
         def place(loop: S.For, mutator: Any) -> S.Stmt:
             nonlocal count
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
-            placer = _Placer(_thread_dependent(launch), _overlapping(launch.body), view_roots(launch.body))
+            placer = _Placer(_thread_dependent(launch), _overlapping(launch.body), roots)
             body, _state = placer.stmt(launch.body, CLEAN)
             count += placer.count
             return replace(launch, body=_without_phases(body)).to_stmt()

@@ -25,6 +25,7 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.renew import renewed
 from tile_core.ir.spans import from_tvm
+from tile_core.ir.views import view_roots
 from tile_core.ops.base import op_name, view
 from tile_core.ops.threads import tells_threads_apart
 from tile_core.passes import rebuild
@@ -68,6 +69,7 @@ class CopyAhead:
             return func
         padded = {attr.node for attr in visit.collect(func.body, S.AttrStmt) if attr.attr_key == SAFE_VALUE}
         parameters = frozenset(func.params) - padded
+        roots = view_roots(func.body)
 
         def version(branch: S.IfThenElse, mutator: Any) -> S.Stmt:
             """Of a launch with two versions, the one for tensors that the accelerator does not take."""
@@ -81,7 +83,8 @@ class CopyAhead:
         def rewritten(stmt: S.Stmt, *, odd: bool) -> S.Stmt:
             if not isinstance(stmt, S.For):
                 return stmt
-            found = _Pipeliner(launch_ir.from_stmt(stmt), parameters, self.units, context).result(odd=odd)
+            launch = launch_ir.from_stmt(stmt)
+            found = _Pipeliner(launch, parameters - written(launch, roots), self.units, context).result(odd=odd)
             return stmt if found is None else found
 
         return func.with_body(visit.mutate(func.body, (S.IfThenElse, version), (S.For, launched)), func.span)
@@ -124,7 +127,7 @@ class _Pipeliner:
         self, launch: launch_ir.Launch, parameters: frozenset[ir.Var], units: MatrixUnits, context: PassContext
     ) -> None:
         self._original, self._units, self._context = launch, units, context
-        self._parameters = parameters - written(launch)
+        self._parameters = parameters
 
     def result(self, *, odd: bool) -> S.Stmt | None:
         """The pipelined launch beside the original; `odd`: only for rows that begin at odd places."""

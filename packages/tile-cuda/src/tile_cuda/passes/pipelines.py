@@ -14,7 +14,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
-from tile_core.ir.views import view_roots, viewed
+from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
@@ -151,8 +151,11 @@ def _names_a_barrier(call: ir.Call) -> bool:
     return call.attrs is not None and "barrier_id" in call.attrs
 
 
-def written(launch: launch_ir.Launch) -> frozenset[ir.Var]:
-    """Every buffer that a launch may write: by stores, by ops, behind an address, or by another name."""
+def written(launch: launch_ir.Launch, roots: Mapping[ir.Var, ir.Var]) -> frozenset[ir.Var]:
+    """Every buffer that a launch may write: by stores, by ops, behind an address, or by another name.
+
+    `roots` are those of the whole program's views: a launch may use one that was made before it.
+    """
     from tile_core.ops import OPS
 
     found = {store.buffer for store in visit.collect(launch.body, S.BufferStore)}
@@ -163,7 +166,6 @@ def written(launch: launch_ir.Launch) -> frozenset[ir.Var]:
         elif name in OPS:
             operands = zip(OPS[name].operands, call.args, strict=True)
             found |= {buffer for operand, value in operands if "w" in operand.access for buffer in _buffers(value)}
-    roots = view_roots(launch.body)
     return frozenset(found | {roots[buffer] for buffer in found if buffer in roots})
 
 

@@ -29,7 +29,7 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.descriptors import named
 from tile_core.ir.renew import renewed
-from tile_core.ir.views import viewed
+from tile_core.ir.views import view_roots, viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_core.passes.base import PassContext
@@ -98,11 +98,13 @@ class SpecializeWarps:
         padded = {attr.node for attr in visit.collect(func.body, S.AttrStmt) if attr.attr_key == SAFE_VALUE}
         workspaces = {alloc.buffer for alloc in visit.collect(func.body, S.AllocBuffer) if _is_workspace(alloc.buffer)}
         tensors = frozenset(func.params) - padded | workspaces
+        roots = view_roots(func.body)
 
         def specialize(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
-            found = _Specializer(launch_ir.from_stmt(loop), tensors, self.units, context).result()
+            launch = launch_ir.from_stmt(loop)
+            found = _Specializer(launch, tensors, written(launch, roots), self.units, context).result()
             context.report["specialized_warps"] += found is not None
             return loop if found is None else found
 
@@ -119,11 +121,15 @@ def _has_accelerator(capabilities: Any) -> bool:
 
 class _Specializer:
     def __init__(
-        self, launch: launch_ir.Launch, parameters: frozenset[ir.Var], units: MatrixUnits, context: PassContext
+        self,
+        launch: launch_ir.Launch,
+        tensors: frozenset[ir.Var],
+        changed: frozenset[ir.Var],
+        units: MatrixUnits,
+        context: PassContext,
     ) -> None:
-        self._original, self._parameters, self._tensors, self._context = launch, parameters, parameters, context
+        self._original, self._parameters, self._tensors, self._context = launch, tensors - changed, tensors, context
         self._multiplier = Multiplier(units, prod(launch.threads), context.capabilities)
-        self._parameters -= written(launch)
         self._take(launch)
 
     def _take(self, launch: launch_ir.Launch) -> launch_ir.Launch:
