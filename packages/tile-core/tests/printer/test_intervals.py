@@ -28,7 +28,18 @@ OPERATIONS: dict[Any, Any] = {
     P.Max: max,
     P.FloorDiv: lambda a, b: wrap(a // b) if b else 0,
     P.FloorMod: lambda a, b: a % b if b else 0,
+    P.BitwiseAnd: lambda a, b: a & b,
+    P.BitwiseOr: lambda a, b: a | b,
+    P.BitwiseXor: lambda a, b: a ^ b,
+    P.RShift: lambda a, b: a >> b,
 }
+
+
+def is_defined(operation: Any, right: int) -> bool:
+    """Whether C defines the operation by `right`."""
+    return right != 0 if operation in (P.FloorDiv, P.FloorMod) else operation is not P.RShift or 0 <= right < 8
+
+
 bounds = st.tuples(st.integers(*RANGE), st.integers(*RANGE)).map(lambda pair: Interval(min(pair), max(pair)))
 
 
@@ -38,7 +49,7 @@ def test_every_value_lies_within(a: Interval, b: Interval, outer: Any, inner: An
     intervals.bind(X, a)
     intervals.bind(Y, b)
     x, y = data.draw(st.integers(a.low, a.high)), data.draw(st.integers(b.low, b.high))
-    if (inner in (P.FloorDiv, P.FloorMod) and y == 0) or (outer in (P.FloorDiv, P.FloorMod) and x == 0):
+    if not (is_defined(inner, y) and is_defined(outer, x)):
         return
     value = OPERATIONS[outer](OPERATIONS[inner](x, y), x)
     found = intervals.of(outer(inner(X, Y), X))
@@ -61,3 +72,13 @@ def test_index_arithmetic_over_unknown_sizes_is_not_negative() -> None:
     intervals.bind_loop(i, tirx.IntImm("int32", 0), eight)
     assert intervals.of(P.Add(P.Mul(block, eight), i)).low == 0
     assert intervals.of(P.Mul(block, block)).low < 0
+
+
+def test_places_of_a_swizzled_tile_are_known() -> None:
+    row, column = tirx.Var("row", "int32"), tirx.Var("column", "int32")
+    intervals = Intervals()
+    intervals.bind(row, Interval(0, 63))
+    intervals.bind(column, Interval(0, 127))
+    place = tirx.floordiv(column, 8) ^ tirx.floormod(row, 8)
+    assert intervals.of(place) == Interval(0, 15)
+    assert not intervals.overflows(place * 8 + row * 128)

@@ -50,6 +50,7 @@ def of_size(node: Node) -> Interval:
 
 
 _FAR_FROM_THE_ENDS = Interval(-(1 << 28), 1 << 28)
+"""Block, thread and loop indices of any launch that exists lie here."""
 
 
 def _corners(function: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
@@ -72,6 +73,20 @@ def _floormod(a: Interval, b: Interval) -> Interval | None:
     return a if a.low >= 0 and a.high < b.low else Interval(0, b.high - 1)
 
 
+def _either(a: Interval, b: Interval) -> Interval | None:
+    """Bits of one or the other, and so of one but not the other."""
+    return Interval(0, (1 << max(a.high, b.high).bit_length()) - 1) if min(a.low, b.low) >= 0 else None
+
+
+def _both(a: Interval, b: Interval) -> Interval | None:
+    highs = [operand.high for operand in (a, b) if operand.low >= 0]
+    return Interval(0, min(highs)) if highs else None
+
+
+def _shift_right(a: Interval, b: Interval) -> Interval | None:
+    return Interval(a.low >> b.high, a.high >> b.low) if min(a.low, b.low) >= 0 else None
+
+
 _Rule = Callable[[Interval, Interval], Interval | None]
 _RULES: Mapping[type, _Rule] = MappingProxyType(
     {
@@ -82,6 +97,10 @@ _RULES: Mapping[type, _Rule] = MappingProxyType(
         P.Max: _corners(max),
         P.FloorDiv: _floordiv,
         P.FloorMod: _floormod,
+        P.BitwiseXor: _either,
+        P.BitwiseOr: _either,
+        P.BitwiseAnd: _both,
+        P.RShift: _shift_right,
     }
 )
 
