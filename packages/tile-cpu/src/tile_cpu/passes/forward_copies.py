@@ -15,7 +15,7 @@ one. A tile takes the place of its copy if nothing touches it before the last mu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -25,17 +25,18 @@ from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.ir import regions, visit
 from tile_core.ir.regions import is_whole
+from tile_core.ir.uses import Uses, uses
 from tile_core.ops import OPS
-from tile_core.ops.base import OpCall, op_name, view
+from tile_core.ops.base import op_name, view
 from tile_core.ops.build import Tile
 from tile_core.ops.copy import pads_with_zeros
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import reads_memory
-from tile_cpu.passes.share_operands import count_uses_but_loads
 from tile_cpu.passes.stream_operands import uses_of
 
 _SIDES = ("a", "b")
-_READ = {"tile.copy": ("src",), "tile.gemm": _SIDES}
+_COPIED = {"tile.copy": ("src",)}
+_READ = {**_COPIED, "tile.gemm": _SIDES}
 """What operations only read."""
 
 
@@ -47,13 +48,13 @@ class ForwardCopies:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        uses = uses_of(func)
+        counts = uses_of(func)
         tensors = _only_read(func)
         free: set[ir.Var] = set()
 
         def steps(stmt: S.SeqStmt, mutator: Any) -> S.Stmt:
             stmt = mutator.default_mutate(stmt)
-            return visit.sequence(_forwarded(list(stmt.seq), uses, tensors, free), stmt.span)
+            return visit.sequence(_forwarded(list(stmt.seq), counts, tensors, free), stmt.span)
 
         func = visit.mutate(func, (S.SeqStmt, steps))
         allocation = (S.AllocBuffer, lambda stmt, mutator: visit.sequence([]) if stmt.buffer in free else stmt)
@@ -62,24 +63,26 @@ class ForwardCopies:
 
 def _only_read(func: tirx.PrimFunc) -> frozenset[ir.Var]:
     """The tensors that the function loads from, or copies from, and does nothing else with."""
-    others: dict[ir.Var, int] = {}
-    count_uses_but_loads(func.body, others)
-    for call in _calls(visit.statements(func.body), "tile.copy"):
-        others[call.region("src").source] -= 1
-    return frozenset(param for param in func.params if is_buffer_var(param) and not others.get(param))
+    return frozenset(param for param in func.params if is_buffer_var(param) and _reads_only(func.body, param, _COPIED))
 
 
-def _calls(stmts: Iterator[S.Stmt] | Sequence[S.Stmt], name: str) -> Iterator[OpCall]:
-    return (view(stmt, OPS) for stmt in stmts if op_name(stmt) == name)
+def _reads_only(root: S.Stmt, tensor: ir.Var, read: Mapping[str, Sequence[str]]) -> bool:
+    """Whether `root` does nothing with `tensor` but load from it and give it to the operands in `read`."""
+    count = sum(
+        view(part, OPS).region(operand).source.same_as(tensor)
+        for part in visit.statements(root)
+        for operand in read.get(op_name(part) or "", ())
+    )
+    return replace(uses(tensor, root), loads=0) == Uses(operands=count)
 
 
 def _forwarded(
-    steps: list[S.Stmt], uses: dict[ir.Var, int], tensors: frozenset[ir.Var], free: set[ir.Var]
+    steps: list[S.Stmt], counts: dict[ir.Var, int], tensors: frozenset[ir.Var], free: set[ir.Var]
 ) -> list[S.Stmt]:
     """`steps` without the copies whose sources are multiplied instead; their tiles are added to `free`."""
     at = 0
     while at < len(steps):
-        rest = _without_copy(steps[at], steps[at + 1 :], uses, tensors)
+        rest = _without_copy(steps[at], steps[at + 1 :], counts, tensors)
         if rest is None:
             at += 1
             continue
@@ -89,7 +92,7 @@ def _forwarded(
 
 
 def _without_copy(
-    step: S.Stmt, rest: list[S.Stmt], uses: dict[ir.Var, int], tensors: frozenset[ir.Var]
+    step: S.Stmt, rest: list[S.Stmt], counts: dict[ir.Var, int], tensors: frozenset[ir.Var]
 ) -> list[S.Stmt] | None:
     """What follows `step` with its source multiplied; `None` where `step` is no such copy."""
     if op_name(step) != "tile.copy":
@@ -103,7 +106,7 @@ def _without_copy(
     ):
         return None
     readers = [at for at, stmt in enumerate(rest) if _sides(stmt, tile.buffer)]
-    if not readers or uses[tile.buffer] != 1 + sum(len(_sides(rest[at], tile.buffer)) for at in readers):
+    if not readers or counts[tile.buffer] != 1 + sum(len(_sides(rest[at], tile.buffer)) for at in readers):
         return None
     until = rest[: readers[-1] + 1]
     if source.scope == regions.GLOBAL:
@@ -118,12 +121,8 @@ def _without_copy(
 
 def _writes_tensors(stmt: S.Stmt) -> bool:
     """Whether `stmt` may write a tensor, which may overlap with the one that is read: arguments of a call may."""
-    uses: dict[ir.Var, int] = {}
-    count_uses_but_loads(stmt, uses)
-    for part in visit.statements(stmt):
-        for name in _READ.get(op_name(part) or "", ()):
-            uses[view(part, OPS).region(name).source] -= 1
-    return any(uses[var] for var in uses if is_buffer_var(var) and regions.scope(var) == regions.GLOBAL)
+    named = {var for var in visit.collect(stmt, ir.Var) if is_buffer_var(var)}
+    return any(regions.scope(var) == regions.GLOBAL and not _reads_only(stmt, var, _READ) for var in named)
 
 
 def _same_matrix(source: Tile, tile: Tile) -> bool:

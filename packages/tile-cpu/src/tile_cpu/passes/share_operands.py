@@ -70,14 +70,14 @@ def _unmarked(body: S.Stmt) -> S.Stmt:
 def _read_only(func: tirx.PrimFunc) -> set[ir.Var]:
     """The parameters that the function only loads from, or reads by address in a marked statement."""
     seen: dict[ir.Var, int] = {}
-    count_uses_but_loads(func.body, seen)
+    _count(func.body, seen, 1)
     for stmt in visit.collect(func.body, S.AttrStmt):
         if is_prepared(stmt):
-            count_uses_but_loads(stmt.body, seen, -1)
+            _count(stmt.body, seen, -1)
     return {param for param in func.params if is_buffer_var(param) and not seen.get(param)}
 
 
-def count_uses_but_loads(root: S.Stmt, seen: dict[ir.Var, int], sign: int = 1) -> None:
+def _count(root: S.Stmt, seen: dict[ir.Var, int], sign: int) -> None:
     """Add the uses of every buffer that are no plain loads; whose address is taken may be written."""
     for var in visit.collect(root, ir.Var):
         seen[var] = seen.get(var, 0) + sign
