@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tile_core.passes.base import Edit
 from tile_core.passes.drop_guard_marks import DropGuardMarks
 from tile_core.passes.legalize_bounds import LegalizeBounds
-from tile_core.passes.pipeline import Edit, insert_after, insert_before, replace
+from tile_core.passes.pipeline import insert_after, insert_before, replace
 from tile_core.targets import Target
 from tile_cpu.passes.call_libm import CallLibm
 from tile_cpu.passes.expand_math import ExpandMath

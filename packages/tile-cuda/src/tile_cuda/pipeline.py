@@ -28,7 +28,7 @@ from tile_cuda.passes.use_tensor_memory import UseTensorMemory
 from tile_cuda.target import capabilities
 
 if TYPE_CHECKING:
-    from tile_core.passes.pipeline import Edit
+    from tile_core.passes.base import Edit
     from tile_core.targets import Target
 
 

@@ -8,7 +8,7 @@ from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
 
 if TYPE_CHECKING:
-    from tile_core.passes.pipeline import Edit
+    from tile_core.passes.base import Edit
     from tile_core.targets import Target
 
 

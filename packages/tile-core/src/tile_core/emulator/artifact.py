@@ -16,8 +16,8 @@ from tile_core.device import HOST_OBJECT, DeviceKernel, SplitProgram, host_objec
 from tile_core.emulator.build import LIBRARY, build_library
 from tile_core.emulator.checks import Sites, checked
 from tile_core.ir import regions, visit
+from tile_core.ir.marks import OUT_IDX
 from tile_core.jit.artifact import Artifact, CompileRequest
-from tile_core.jit.compile import OUT_IDX
 from tile_core.printer.language import Language
 from tile_core.printer.printer import PrintedFunction, source_of
 from tile_core.printer.simt import print_kernel

@@ -9,15 +9,13 @@ from tvm import ir, tirx
 
 from tile_core.dtypes import DType
 from tile_core.errors.base import TileError
-from tile_core.errors.frontend import ParameterError, TensorShapeError
-from tile_core.frontend import values
+from tile_core.errors.frontend import ParameterError
+from tile_core.frontend.pointers import make_tensor
 from tile_core.frontend.positions import located
-from tile_core.frontend.promotion import as_int
-from tile_core.frontend.values import Expr, Value, Var, unwrap, wrap
+from tile_core.frontend.shapes import Shape, as_shape, as_strides, declare_buffer
+from tile_core.frontend.values import Var
 
-__all__ = ["Buffer", "Pointer", "StridedTensor", "Tensor", "declare_buffer", "make_parameter", "ptr"]
-
-Shape = tuple[Any, ...]
+__all__ = ["Buffer", "Pointer", "StridedTensor", "Tensor", "make_parameter", "ptr"]
 
 
 class Tensor:
@@ -42,8 +40,6 @@ class Tensor:
         cls.__init__(made, *arguments, **options)
         if made.data is None:
             return made
-        from tile_core.frontend.pointers import make_tensor
-
         return make_tensor(made.data, made.shape, made.dtype, made.strides or None)
 
     @located
@@ -85,11 +81,7 @@ class StridedTensor(Tensor):
         self, shape: Any, strides: Any, dtype: Any = "float32", scope: str | None = None, *, data: Any = None
     ) -> None:
         super().__init__(shape, dtype, data, scope)
-        self.strides = as_shape(strides, what="stride")
-        if len(self.strides) != len(self.shape):
-            raise TensorShapeError(
-                f"{len(self.strides)} strides for {len(self.shape)} dimensions", remedy="give one stride a dimension"
-            )
+        self.strides = as_strides(strides, self.shape)
 
     def __repr__(self) -> str:
         return f"T.StridedTensor({self.shape}, {self.strides}, {self.dtype})"
@@ -110,57 +102,8 @@ def ptr(dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool =
     return Pointer(None if dtype is None else DType(dtype), storage_scope)
 
 
-def as_shape(shape: Any, what: str = "dimension") -> Shape:
-    """A shape as a tuple of Python ints and integer expressions.
-
-    Raises:
-        TensorShapeError: an entry that is negative or no integer.
-    """
-    if isinstance(shape, Value | int | ir.Expr) or hasattr(shape, "__index__"):
-        shape = (shape,)
-    if not isinstance(shape, Sequence) or isinstance(shape, str):
-        raise TensorShapeError(f"{shape!r} is no shape", remedy="give an int or a tuple of ints and symbols")
-    return tuple(_dimension(entry, what) for entry in shape)
-
-
 def _is_shape(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _dimension(entry: Any, what: str) -> Any:
-    if isinstance(entry, ir.Expr):
-        entry = wrap(entry)
-    if isinstance(entry, Expr):
-        if not entry.dtype.is_integer or entry.dtype.lanes != 1:
-            raise TensorShapeError(f"the {what} {entry} is a {entry.dtype}", remedy="use integers")
-        return int(entry.ir.value) if isinstance(entry.ir, tirx.IntImm) else entry
-    number = as_int(entry)
-    if number is None:
-        raise TensorShapeError(f"the {what} {entry!r} is no integer", remedy="use ints, T.dynamic or T.const symbols")
-    if number < 0:
-        raise TensorShapeError(f"the {what} {number} is negative", remedy="use 0 or more")
-    return number
-
-
-def declare_buffer(
-    name: str, shape: Shape, dtype: DType, *, strides: Shape = (), scope: str = "global"
-) -> values.Buffer:
-    """A buffer variable. Dimensions are int32, or int64 where one needs it; nothing is assumed about alignment."""
-    wide = any(_is_wide(extent) for extent in (*shape, *strides))
-    index = DType("int64" if wide else "int32")
-    node = tirx.decl_buffer(
-        [unwrap(extent, index if isinstance(extent, int) else None) for extent in shape],
-        dtype.tvm,
-        name=name,
-        strides=[unwrap(stride, index if isinstance(stride, int) else None) for stride in strides],
-        scope="" if scope == "global" else scope,
-        data_alignment=max(1, dtype.bytes),
-    )
-    return values.Buffer(node)
-
-
-def _is_wide(extent: Any) -> bool:
-    return extent >= 2**31 if isinstance(extent, int) else bool(extent.dtype.bits == 64)
 
 
 def make_parameter(name: str, annotation: Any) -> tuple[ir.Var, Any]:

@@ -17,6 +17,7 @@ from tile_core.frontend.positions import caller_span
 from tile_core.frontend.promotion import INT32, INT64, as_int, fits, promote, shown
 from tile_core.frontend.values import Expr, Var, unwrap, wrap
 from tile_core.ir import visit
+from tile_core.ir.marks import PARALLEL
 from tile_core.ir.regions import constant
 
 KINDS = {
@@ -25,8 +26,6 @@ KINDS = {
     "vectorized": S.ForKind.VECTORIZED,
     "unrolled": S.ForKind.UNROLLED,
 }
-PARALLEL = "tile.parallel"
-"""Marks the outermost loop of a parallel nest with the nest's rank."""
 Decode = Callable[[Builder, Sequence[Var]], tuple[list[Any], ir.Expr | None]]
 
 

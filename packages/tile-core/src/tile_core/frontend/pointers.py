@@ -9,8 +9,8 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import OperandError
-from tile_core.frontend.annotations import StridedTensor, Tensor, declare_buffer
 from tile_core.frontend.builder import current_builder
+from tile_core.frontend.shapes import as_shape, as_strides, declare_buffer
 from tile_core.frontend.values import Buffer, Expr, unwrap
 
 __all__ = ["make_tensor", "make_tensor_from_addr"]
@@ -44,8 +44,9 @@ def make_tensor_from_addr(
 
 
 def _view(data: ir.Expr, shape: Any, dtype: Any, strides: Any, scope: str) -> Buffer:
-    kind = Tensor(shape, dtype) if strides is None else StridedTensor(shape, strides, dtype)
+    shape = as_shape(shape)
+    strides = () if strides is None else as_strides(strides, shape)
     builder = current_builder()
-    buffer = declare_buffer(builder.fresh_name("view"), kind.shape, DType(dtype), strides=kind.strides, scope=scope)
+    buffer = declare_buffer(builder.fresh_name("view"), shape, DType(dtype), strides=strides, scope=scope)
     builder.emit(S.DeclBuffer(buffer.ir, data=data, span=builder.span))
     return buffer

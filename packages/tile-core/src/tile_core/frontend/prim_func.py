@@ -18,10 +18,9 @@ from tile_core.frontend.positions import ANNOTATION, located, user_frame
 from tile_core.frontend.rewrite import require_function, rewritten_code, traced
 from tile_core.frontend.values import Buffer
 from tile_core.frontend.verify import verify_scopes
+from tile_core.ir.marks import OUT_IDX
 
 __all__ = ["prim_func"]
-
-OUT_IDX = "tile.out_idx"
 
 
 @overload

@@ -9,9 +9,9 @@ import numpy as np
 
 from tile_core.dtypes import DType
 from tile_core.interpreter import arithmetic
-from tile_core.interpreter.evaluate import no_meaning
 from tile_core.interpreter.space import Array
 from tile_core.interpreter.storage import Storage, safe_value
+from tile_core.interpreter.values import no_meaning
 
 _BYTES = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tile_core.errors.interpreter import BarrierMisuseError
-from tile_core.interpreter.evaluate import no_meaning
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
 from tile_core.interpreter.target import WARP_SIZE
+from tile_core.interpreter.values import no_meaning
 from tile_core.ops.base import OpCall
 from tile_core.ops.cluster import CLUSTER_ARRIVE, CLUSTER_SYNC, CLUSTER_WAIT
 from tile_core.ops.threads import NAMED_BARRIER_ARRIVE, SYNC_GRID, SYNC_THREADS, SYNC_WARP

@@ -13,11 +13,11 @@ from tile_core.errors.interpreter import BarrierMisuseError
 from tile_core.interpreter import access, arithmetic, intrinsics
 from tile_core.interpreter.arithmetic import Value
 from tile_core.interpreter.barriers import block_problem
-from tile_core.interpreter.evaluate import Evaluator, choose, compile_expr, dtype_of, no_meaning
 from tile_core.interpreter.indices import compile_indices
-from tile_core.interpreter.scope import Scope
+from tile_core.interpreter.scope import Evaluator, Scope
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
+from tile_core.interpreter.values import choose, dtype_of, no_meaning
 from tile_core.interpreter.warps import compile_exchange, is_exchange
 from tile_core.interpreter.words import compile_load, compile_store
 from tile_core.ops.atomic import KINDS
@@ -39,7 +39,7 @@ def compile_call(call: ir.Call, scope: Scope) -> Evaluator:
     function = _function(name, call)
     if function is None:
         raise no_meaning(f"the operator {name}", scope.span)
-    operands = [compile_expr(argument, scope) for argument in call.args]
+    operands = [scope.expr(argument) for argument in call.args]
     return lambda state: function(*(operand(state) for operand in operands))
 
 
@@ -57,16 +57,16 @@ def _function(name: str, call: ir.Call) -> arithmetic.Function | None:
 
 
 def _if_then_else(call: ir.Call, scope: Scope) -> Evaluator:
-    condition, then, other = (compile_expr(argument, scope) for argument in call.args)
+    condition, then, other = (scope.expr(argument) for argument in call.args)
     return choose(condition, then, other, vector=dtype_of(call).is_vector)
 
 
 def _passed_on(call: ir.Call, scope: Scope) -> Evaluator:
-    return compile_expr(call.args[0], scope)
+    return scope.expr(call.args[0])
 
 
 def _reinterpret(call: ir.Call, scope: Scope) -> Evaluator:
-    value = compile_expr(call.args[0], scope)
+    value = scope.expr(call.args[0])
     function = arithmetic.reinterpret(dtype_of(call.args[0]), dtype_of(call))
     return lambda state: function(value(state))
 
@@ -100,7 +100,7 @@ def _element(call: ir.Call, scope: Scope) -> Callable[[State], tuple[Storage, li
 
 
 def _atomic_update(call: ir.Call, scope: Scope) -> Evaluator:
-    element, operand = _element(call, scope), compile_expr(call.args[1], scope)
+    element, operand = _element(call, scope), scope.expr(call.args[1])
     site = access.Site(scope.place, scope.span, logged=False)
     dtype = dtype_of(call.args[1])
     combine = arithmetic.rounded(getattr(np, KINDS[str(call.attrs["kind"])]), dtype)
@@ -164,7 +164,7 @@ def _atomic_load(call: ir.Call, scope: Scope) -> Evaluator:
 
 
 def _atomic_store(call: ir.Call, scope: Scope) -> Evaluator:
-    element, operand = _element(call, scope), compile_expr(call.args[1], scope)
+    element, operand = _element(call, scope), scope.expr(call.args[1])
     site = access.Site(scope.place, scope.span, logged=False)
 
     def evaluate(state: State) -> Value:
@@ -180,7 +180,7 @@ def _atomic_store(call: ir.Call, scope: Scope) -> Evaluator:
 
 def _cast(call: ir.Call, scope: Scope) -> Evaluator:
     """A conversion with a rounding mode."""
-    value, *rest = (compile_expr(argument, scope) for argument in call.args)
+    value, *rest = (scope.expr(argument) for argument in call.args)
     source, target = dtype_of(call.args[0]), dtype_of(call)
     rounding, saturate = str(call.attrs["rounding"]), bool(call.attrs["saturate"])
 

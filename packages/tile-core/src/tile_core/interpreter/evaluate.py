@@ -16,27 +16,13 @@ from tvm.ir.expr import TensorLoad
 from tvm.ir.prim import expr as E
 
 from tile_core.dtypes import DType
-from tile_core.errors.base import SourceSpan
-from tile_core.errors.interpreter import DeviceDivisionError, NoReferenceMeaningError
 from tile_core.interpreter import access, arithmetic
 from tile_core.interpreter.arithmetic import Value
-from tile_core.interpreter.scope import Scope
-from tile_core.interpreter.space import Array
+from tile_core.interpreter.calls import compile_call
+from tile_core.interpreter.indices import compile_indices
+from tile_core.interpreter.scope import Evaluator, Scope
 from tile_core.interpreter.state import State
-
-Evaluator = Callable[[State], Value]
-
-
-def dtype_of(expr: ir.Expr) -> DType:
-    """The dtype of an expression.
-
-    Raises:
-        NoReferenceMeaningError: text, an address, or anything else that is no number.
-    """
-    dtype = getattr(expr.ty, "dtype", None)
-    if dtype is None:
-        raise no_meaning(f"{expr}, which is no number", None)
-    return DType(str(dtype) or "void")
+from tile_core.interpreter.values import choose, dtype_of, guarded_division, merge, no_meaning
 
 
 def compile_expr(expr: ir.Expr, scope: Scope) -> Evaluator:
@@ -51,15 +37,6 @@ def compile_expr(expr: ir.Expr, scope: Scope) -> Evaluator:
             return _binary(expr, scope)
         raise no_meaning(f"an expression of kind {type(expr).__name__}", scope.span)
     return compiler(expr, scope)
-
-
-def no_meaning(what: str, span: SourceSpan | None) -> NoReferenceMeaningError:
-    """The error for what numpy cannot express."""
-    return NoReferenceMeaningError(
-        f"the interpreter has no meaning for {what}",
-        remedy="run the kernel on the backend it is written for",
-        span=span,
-    )
 
 
 def _integer(expr: E.IntImm, _scope: Scope) -> Evaluator:
@@ -79,54 +56,32 @@ def _var(expr: ir.Var, scope: Scope) -> Evaluator:
 def _binary(expr: Any, scope: Scope) -> Evaluator:
     dtype = dtype_of(expr.a)
     function = arithmetic.binary(type(expr), dtype.element)
-    left, right = compile_expr(expr.a, scope), compile_expr(expr.b, scope)
+    left, right = scope.expr(expr.a), scope.expr(expr.b)
     if type(expr) in arithmetic.DIVISIONS and not dtype.is_float:
         return guarded_division(function, left, right, scope, vector=dtype.is_vector)
     return lambda state: function(left(state), right(state))
 
 
-def guarded_division(
-    function: arithmetic.Function, left: Evaluator, right: Evaluator, scope: Scope, *, vector: bool = False
-) -> Evaluator:
-    """A division that refuses to divide by zero. Its evaluation raises DeviceDivisionError."""
-    place, span = scope.place, scope.span
-
-    def evaluate(state: State) -> Value:
-        divisor = right(state)
-        zero = np.asarray(divisor == 0)
-        if zero.any():
-            active = zero.any(axis=-1) if vector else zero
-            active = active if state.mask is None else state.space.spread(active) & state.mask
-            if active.any():
-                lane = np.unravel_index(int(np.argmax(active)), active.shape)
-                where = place.describe(state, [int(at) for at in lane])
-                raise DeviceDivisionError(f"an integer is divided by zero{where}", remedy="guard it", span=span)
-            divisor = np.where(zero, np.ones((), zero.dtype).astype(np.asarray(divisor).dtype), divisor)
-        return function(left(state), divisor)
-
-    return evaluate
-
-
 def _not(expr: E.Not, scope: Scope) -> Evaluator:
-    value = compile_expr(expr.a, scope)
+    value = scope.expr(expr.a)
     return lambda state: np.logical_not(value(state))
 
 
 def _bitwise_not(expr: E.BitwiseNot, scope: Scope) -> Evaluator:
-    value = compile_expr(expr.a, scope)
+    value = scope.expr(expr.a)
     return lambda state: np.invert(value(state))
 
 
 def _cast(expr: E.Cast, scope: Scope) -> Evaluator:
-    value = compile_expr(expr.value, scope)
+    value = scope.expr(expr.value)
     convert = arithmetic.converter(dtype_of(expr.value).element, dtype_of(expr).element)
     return lambda state: convert(value(state))
 
 
 def _let(expr: E.Let, scope: Scope) -> Evaluator:
-    value = compile_expr(expr.value, scope)
+    value = scope.expr(expr.value)
     slot = scope.declare(expr.var)
-    body = compile_expr(expr.body, scope)
+    body = scope.expr(expr.body)
 
     def evaluate(state: State) -> Value:
         state.values[slot] = value(state)
@@ -136,47 +91,11 @@ def _let(expr: E.Let, scope: Scope) -> Evaluator:
 
 
 def _select(expr: E.Select, scope: Scope) -> Evaluator:
-    condition, then, other = (compile_expr(part, scope) for part in (expr.condition, expr.true_value, expr.false_value))
+    condition, then, other = (scope.expr(part) for part in (expr.condition, expr.true_value, expr.false_value))
     vector = dtype_of(expr).is_vector and not dtype_of(expr.condition).is_vector
 
     def evaluate(state: State) -> Value:
-        return _merge(condition(state), then(state), other(state), vector=vector)
-
-    return evaluate
-
-
-def _merge(condition: Value, then: Value, other: Value, *, vector: bool) -> Value:
-    """Each value where it is chosen; `vector` says that a scalar condition chooses whole vectors."""
-    if np.ndim(condition) == 0:
-        return then if condition else other
-    return np.where(condition[..., None] if vector else condition, then, other)
-
-
-def under(state: State, condition: Array, evaluate: Evaluator) -> Value:
-    """`evaluate` for the iterations where `condition` holds; `None` where there are none."""
-    saved = state.mask
-    condition = state.space.spread(condition)
-    narrowed = condition if saved is None else saved & condition
-    if not narrowed.any():
-        return None
-    state.mask = narrowed
-    try:
-        return evaluate(state)
-    finally:
-        state.mask = saved
-
-
-def choose(condition: Evaluator, then: Evaluator, other: Evaluator, *, vector: bool = False) -> Evaluator:
-    """A conditional that evaluates only the chosen side."""
-
-    def evaluate(state: State) -> Value:
-        chosen = condition(state)
-        if np.ndim(chosen) == 0:
-            return then(state) if chosen else other(state)
-        yes, no = under(state, chosen, then), under(state, ~chosen, other)
-        if yes is None or no is None:
-            return yes if no is None else no
-        return _merge(chosen, yes, no, vector=vector)
+        return merge(condition(state), then(state), other(state), vector=vector)
 
     return evaluate
 
@@ -185,16 +104,14 @@ _TRUE, _FALSE = np.True_, np.False_
 
 
 def _and(expr: E.And, scope: Scope) -> Evaluator:
-    return choose(compile_expr(expr.a, scope), compile_expr(expr.b, scope), lambda state: _FALSE)
+    return choose(scope.expr(expr.a), scope.expr(expr.b), lambda state: _FALSE)
 
 
 def _or(expr: E.Or, scope: Scope) -> Evaluator:
-    return choose(compile_expr(expr.a, scope), lambda state: _TRUE, compile_expr(expr.b, scope))
+    return choose(scope.expr(expr.a), lambda state: _TRUE, scope.expr(expr.b))
 
 
 def _load(expr: TensorLoad, scope: Scope) -> Evaluator:
-    from tile_core.interpreter.indices import compile_indices
-
     storage, site = scope.storage(expr.source), scope.site(expr.source)
     index = compile_indices(expr.source, expr.indices, scope)
     if scope.vector:
@@ -203,18 +120,18 @@ def _load(expr: TensorLoad, scope: Scope) -> Evaluator:
 
 
 def _broadcast(expr: E.Broadcast, scope: Scope) -> Evaluator:
-    value, lanes = compile_expr(expr.value, scope), dtype_of(expr).lanes
+    value, lanes = scope.expr(expr.value), dtype_of(expr).lanes
     return lambda state: np.repeat(np.asarray(value(state))[..., None], lanes, axis=-1)
 
 
 def _ramp(expr: E.Ramp, scope: Scope) -> Evaluator:
-    base, stride = compile_expr(expr.base, scope), compile_expr(expr.stride, scope)
+    base, stride = scope.expr(expr.base), scope.expr(expr.stride)
     steps = np.arange(dtype_of(expr).lanes).astype(dtype_of(expr).element.numpy)
     return lambda state: np.asarray(base(state))[..., None] + np.asarray(stride(state))[..., None] * steps
 
 
 def _shuffle(expr: E.Shuffle, scope: Scope) -> Evaluator:
-    parts = [(compile_expr(vector, scope), dtype_of(vector).is_vector) for vector in expr.vectors]
+    parts = [(scope.expr(vector), dtype_of(vector).is_vector) for vector in expr.vectors]
     chosen = [int(index.value) for index in expr.indices]
 
     def evaluate(state: State) -> Value:
@@ -224,12 +141,6 @@ def _shuffle(expr: E.Shuffle, scope: Scope) -> Evaluator:
         return lanes[..., chosen] if len(chosen) > 1 else lanes[..., chosen[0]]
 
     return evaluate
-
-
-def _call(expr: ir.Call, scope: Scope) -> Evaluator:
-    from tile_core.interpreter.calls import compile_call
-
-    return compile_call(expr, scope)
 
 
 _COMPILERS: dict[type, Callable[[Any, Scope], Evaluator]] = {
@@ -247,5 +158,5 @@ _COMPILERS: dict[type, Callable[[Any, Scope], Evaluator]] = {
     E.And: _and,
     E.Or: _or,
     TensorLoad: _load,
-    ir.Call: _call,
+    ir.Call: compile_call,
 }

@@ -21,19 +21,22 @@ from tile_core.errors.base import TileError
 from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.interpreter import access, debugger
 from tile_core.interpreter.arithmetic import converter
-from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, no_meaning
+from tile_core.interpreter.calls import is_expression
 from tile_core.interpreter.indices import EXACT, compile_indices, is_data
+from tile_core.interpreter.launch import compile_launch
 from tile_core.interpreter.loops import compile_for, compile_while
 from tile_core.interpreter.options import Step
+from tile_core.interpreter.parallel import compile_parallel
 from tile_core.interpreter.phases import compile_groups, initial_words
 from tile_core.interpreter.races import AccessLog
 from tile_core.interpreter.reducers import compile_contribution
-from tile_core.interpreter.scope import Scope
+from tile_core.interpreter.scope import Evaluator, Scope
 from tile_core.interpreter.signals import BREAK, CONTINUE, RETURN, Executor, Signal
 from tile_core.interpreter.space import UNIFORM
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import OTHER_POISON, POISON, allocate
 from tile_core.interpreter.tile_ops import compile_tile_op
+from tile_core.interpreter.values import dtype_of, no_meaning
 from tile_core.interpreter.views import compile_view
 from tile_core.ir.asserts import ASSERTION_REMEDY, text_of
 from tile_core.ir.launch import is_launch
@@ -54,8 +57,6 @@ def compile_stmt(stmt: S.Stmt, scope: Scope) -> Executor:
         NoReferenceMeaningError: a statement that the interpreter has no meaning for.
     """
     if is_launch(stmt):
-        from tile_core.interpreter.launch import compile_launch
-
         return compile_launch(stmt, scope.at(stmt))
     compiler = _COMPILERS.get(type(stmt))
     scope = scope.at(stmt)
@@ -101,7 +102,7 @@ def _steps(stmts: list[S.Stmt], scope: Scope) -> list[Executor]:
         if beside:
             found.append(compile_groups(list(run), scope))
         else:
-            found += [compile_stmt(stmt, scope) for stmt in run]
+            found += [scope.stmt(stmt) for stmt in run]
     return found
 
 
@@ -121,7 +122,7 @@ def _run_masked(steps: list[Executor], state: State) -> None:
 
 
 def _bind(stmt: S.Bind, scope: Scope) -> Executor:
-    value, slot = compile_expr(stmt.value, scope), scope.declare(stmt.var)
+    value, slot = scope.expr(stmt.value), scope.declare(stmt.var)
     if is_data(stmt.value, scope):
         scope.names.data.add(stmt.var)
     if isinstance(stmt.value, EXACT) and not (collect(stmt.value, TensorLoad) or collect(stmt.value, ir.Call)):
@@ -166,7 +167,7 @@ def _plain_store(stmt: S.BufferStore, scope: Scope) -> Executor:
 
 
 def _converted(value: ir.Expr, dtype: DType, scope: Scope) -> Evaluator:
-    evaluate, source = compile_expr(value, scope), dtype_of(value)
+    evaluate, source = scope.expr(value), dtype_of(value)
     if source is dtype:
         return evaluate
     convert = converter(source, dtype)
@@ -181,7 +182,7 @@ def _evaluate(stmt: S.Evaluate, scope: Scope) -> Executor:
     control = _CONTROL.get(str(getattr(getattr(stmt.value, "op", None), "name", "")))
     if control is not None:
         return _leave(control, scope)
-    value = compile_expr(stmt.value, scope)
+    value = scope.expr(stmt.value)
 
     def run(state: State) -> None:
         value(state)
@@ -190,7 +191,6 @@ def _evaluate(stmt: S.Evaluate, scope: Scope) -> Executor:
 
 
 def _is_statement(stmt: S.Evaluate) -> bool:
-    from tile_core.interpreter.calls import is_expression
 
     return not is_expression(stmt.value)
 
@@ -200,7 +200,7 @@ def _allocate(stmt: S.AllocBuffer, scope: Scope) -> Executor:
     arrivals = stmt.annotations.get(ARRIVALS)
     words = None if arrivals is None else initial_words(list(arrivals))
     slot, where, dtype = scope.buffer(buffer), scope_of(buffer), DType(str(buffer.dtype))
-    shape = [compile_expr(extent, scope) for extent in buffer.ty.shape]
+    shape = [scope.expr(extent) for extent in buffer.ty.shape]
     own = where in PRIVATE or (where.startswith("local.") and scope.parallel)
     tracked, span = scope.options.check_uninitialized, scope.span
     poison = OTHER_POISON if scope.options.reversed_order else POISON
@@ -218,9 +218,9 @@ def _allocate(stmt: S.AllocBuffer, scope: Scope) -> Executor:
 
 
 def _if(stmt: S.IfThenElse, scope: Scope) -> Executor:
-    condition = compile_expr(stmt.condition, scope)
-    then = compile_stmt(stmt.then_case, scope)
-    other = None if stmt.else_case is None else compile_stmt(stmt.else_case, scope)
+    condition = scope.expr(stmt.condition)
+    then = scope.stmt(stmt.then_case)
+    other = None if stmt.else_case is None else scope.stmt(stmt.else_case)
 
     def one(state: State) -> Signal | None:
         if condition(state):
@@ -269,7 +269,7 @@ def _leave(signal: Signal, scope: Scope) -> Executor:
 
 
 def _assert(stmt: S.AssertStmt, scope: Scope) -> Executor:
-    condition, place, span = compile_expr(stmt.condition, scope), scope.place, scope.span
+    condition, place, span = scope.expr(stmt.condition), scope.place, scope.span
     message = text_of(" ".join(str(getattr(part, "value", part)) for part in stmt.message_parts))
 
     def run(state: State) -> None:
@@ -290,7 +290,11 @@ def _assert(stmt: S.AssertStmt, scope: Scope) -> Executor:
 def _attribute(stmt: S.AttrStmt, scope: Scope) -> Executor:
     if is_region(stmt):
         return compile_groups([stmt], scope)
-    return compile_stmt(stmt.body, scope)
+    return scope.stmt(stmt.body)
+
+
+def _for(stmt: S.For, scope: Scope) -> Executor:
+    return (compile_parallel if stmt.kind == S.ForKind.PARALLEL else compile_for)(stmt, scope)
 
 
 _CONTROL: dict[str, Signal] = {
@@ -305,7 +309,7 @@ _COMPILERS: dict[type, Callable[[Any, Scope], Executor]] = {
     S.Evaluate: _evaluate,
     S.AllocBuffer: _allocate,
     S.IfThenElse: _if,
-    S.For: compile_for,
+    S.For: _for,
     S.While: compile_while,
     S.Break: lambda stmt, scope: _leave(BREAK, scope),
     S.Continue: lambda stmt, scope: _leave(CONTINUE, scope),

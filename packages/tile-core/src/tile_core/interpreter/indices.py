@@ -17,8 +17,8 @@ from tvm.ir.prim import expr as E
 
 from tile_core.dtypes import DType
 from tile_core.interpreter import arithmetic
-from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, guarded_division
-from tile_core.interpreter.scope import Scope, common
+from tile_core.interpreter.scope import Evaluator, Scope, common
+from tile_core.interpreter.values import dtype_of, guarded_division
 from tile_core.ir import visit
 from tile_core.ir.regions import constant
 
@@ -36,9 +36,9 @@ def compile_indices(buffer: ir.Var, indices: Sequence[ir.Expr], scope: Scope) ->
 
 def _index(expr: ir.Expr, extent: ir.Expr, scope: Scope) -> Evaluator:
     if dtype_of(expr) is not DType("int32") or not _is_arithmetic(expr, scope):
-        return compile_expr(expr, scope)
+        return scope.expr(expr)
     if is_data(expr, scope) and not (_is_long(extent) or _is_steep(expr, scope)):
-        return compile_expr(expr, scope)
+        return scope.expr(expr)
     return _exact(expr, scope)
 
 
@@ -75,7 +75,7 @@ def _exact(expr: Any, scope: Scope) -> Evaluator:
     if isinstance(expr, ir.Var) and expr in scope.names.arithmetic:
         return _named(expr, scope)
     if not isinstance(expr, EXACT):
-        evaluate = compile_expr(expr, scope)
+        evaluate = scope.expr(expr)
         return lambda state: np.asarray(evaluate(state)).astype(np.int64)[()]
     function = arithmetic.binary(type(expr), _WIDE)
     left, right = _exact(expr.a, scope), _exact(expr.b, scope)

@@ -14,11 +14,11 @@ import numpy as np
 from tvm import ir
 from tvm.tirx import stmt as S
 
-from tile_core.interpreter.evaluate import compile_expr, dtype_of
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.space import UNIFORM, Space
 from tile_core.interpreter.state import State
+from tile_core.interpreter.values import dtype_of
 from tile_core.ir.launch import Launch, from_stmt
 from tile_core.ir.visit import collect
 from tile_core.ops.collective import grouped
@@ -27,12 +27,10 @@ from tile_core.ops.threads import tells_threads_apart
 
 def compile_launch(stmt: S.For, scope: Scope) -> Executor:
     """The function that runs a launch nest."""
-    from tile_core.interpreter.execute import compile_stmt
-
     launch = from_stmt(stmt)
     by_thread = tells_threads_apart(launch)
     launch = grouped(launch) if by_thread else launch
-    extents = [compile_expr(extent, scope) for extent in launch.grid_extents]
+    extents = [scope.expr(extent) for extent in launch.grid_extents]
     inner = scope
     blocks: list[tuple[int, type]] = []
     # z outermost in messages, as in the nest; the slots stay in the order x, y, z.
@@ -49,7 +47,7 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
         else:
             slot = inner.declare(var)
         thread_slots.insert(0, slot)
-    body = compile_stmt(launch.body, inner)
+    body = inner.stmt(launch.body)
     reverse = scope.options.reversed_order
 
     def run(state: State) -> None:

@@ -8,28 +8,20 @@ import numpy as np
 from tvm.tirx import stmt as S
 
 from tile_core.errors.interpreter import EndlessLoopError, LoopIndexRangeError
-from tile_core.interpreter.evaluate import compile_expr, dtype_of
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import BREAK, RETURN, Executor, Signal
 from tile_core.interpreter.space import Array
 from tile_core.interpreter.state import LoopMasks, State
-
-PARALLEL = "tile.parallel"
+from tile_core.interpreter.values import dtype_of
 
 
 def compile_for(stmt: S.For, scope: Scope) -> Executor:
-    """The function that runs a loop; every kind but `PARALLEL` runs in order."""
-    if stmt.kind == S.ForKind.PARALLEL:
-        from tile_core.interpreter.parallel import compile_parallel
-
-        return compile_parallel(stmt, scope)
-    from tile_core.interpreter.execute import compile_stmt
-
-    start, extent = compile_expr(stmt.min, scope), compile_expr(stmt.extent, scope)
-    step = None if stmt.step is None else compile_expr(stmt.step, scope)
+    """The function that runs a loop in order."""
+    start, extent = scope.expr(stmt.min), scope.expr(stmt.extent)
+    step = None if stmt.step is None else scope.expr(stmt.step)
     dtype = dtype_of(stmt.loop_var).numpy.type
     slot, inner = scope.loop(stmt.loop_var)
-    body = compile_stmt(stmt.body, inner)
+    body = inner.stmt(stmt.body)
     last_index, name = np.iinfo(dtype).max, str(stmt.loop_var.name)
 
     def check_last(last: int) -> None:
@@ -73,9 +65,7 @@ def compile_while(stmt: S.While, scope: Scope) -> Executor:
 
     The function raises EndlessLoopError after `Options.max_steps` passes.
     """
-    from tile_core.interpreter.execute import compile_stmt
-
-    condition, body = compile_expr(stmt.condition, scope), compile_stmt(stmt.body, scope)
+    condition, body = scope.expr(stmt.condition), scope.stmt(stmt.body)
     limit, span = scope.options.max_steps, scope.span
 
     def endless() -> EndlessLoopError:

@@ -13,14 +13,14 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.interpreter import InterpreterLimitError, NoReferenceMeaningError
 from tile_core.interpreter.collective import together
-from tile_core.interpreter.evaluate import compile_expr, dtype_of
-from tile_core.interpreter.loops import PARALLEL
 from tile_core.interpreter.private import Private
 from tile_core.interpreter.races import AccessLog
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.space import Space
 from tile_core.interpreter.state import State
+from tile_core.interpreter.values import dtype_of
+from tile_core.ir.marks import PARALLEL
 from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ir.regions import scope as scope_of
 from tile_core.ir.visit import collect
@@ -34,15 +34,13 @@ def compile_parallel(stmt: S.For, scope: Scope) -> Executor:
     Raises:
         NoReferenceMeaningError: a nest inside of another that is not perfect.
     """
-    from tile_core.interpreter.execute import compile_stmt
-
     if scope.parallel:
         raise NoReferenceMeaningError(
             "T.Parallel inside of T.Parallel", remedy="write one T.Parallel with all extents", span=scope.span
         )
     loops = _nest(stmt)
     outside = replace(scope, collective=scope.threads or scope.collective, threads=False, vector=False)
-    bounds = [(compile_expr(loop.min, outside), compile_expr(loop.extent, outside)) for loop in loops]
+    bounds = [(outside.expr(loop.min), outside.expr(loop.extent)) for loop in loops]
     body = loops[-1].body
     written = frozenset(scope.root(store.buffer) for store in collect(body, S.BufferStore))
     inner = replace(outside, vector=True, parallel=True, written=written)
@@ -51,7 +49,7 @@ def compile_parallel(stmt: S.For, scope: Scope) -> Executor:
         slot, inner = inner.loop(loop.loop_var)
         slots.append(slot)
     private = [Private(inner.buffer(buffer), outside.storage(buffer)) for buffer in _private(body, written)]
-    run_body = compile_stmt(body, inner)
+    run_body = inner.stmt(body)
     names = [str(loop.loop_var.name) for loop in loops]
     kinds = [dtype_of(loop.loop_var).numpy for loop in loops]
     span = scope.span

@@ -15,12 +15,12 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.interpreter import BarrierMisuseError
 from tile_core.interpreter.crew import REMEDY, Crew
-from tile_core.interpreter.evaluate import compile_expr, no_meaning
 from tile_core.interpreter.regions import compile_region
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor, Signal
 from tile_core.interpreter.space import UNIFORM
 from tile_core.interpreter.state import State
+from tile_core.interpreter.values import no_meaning
 from tile_core.ir import thread_groups
 from tile_core.ops.asynchronous import (
     ASYNCHRONOUS_OPS,
@@ -101,7 +101,7 @@ def compile_asynchronous(call: OpCall, scope: Scope, compile_op: Callable[[OpCal
         BARRIER_EXPECT: _expect,
         BARRIER_WAIT: _wait,
     }[call.op]
-    value = next((compile_expr(call.args[name], scope) for name in ("count", "parity") if name in call.args), None)
+    value = next((scope.expr(call.args[name]) for name in ("count", "parity") if name in call.args), None)
     inner = replace(scope, vector=False, threads=False, collective=scope.collective or scope.threads)
     place = compile_region(call.args["barrier"], inner)
     name, span = str(call.region("barrier").source.name), scope.span
@@ -203,13 +203,11 @@ def _wait(barrier: _Barrier, state: State, value: int) -> None:
 
 def compile_groups(stmts: Sequence[S.AttrStmt], scope: Scope) -> Executor:
     """The function that runs regions of different thread groups, which follow each other, at the same time."""
-    from tile_core.interpreter.execute import compile_stmt
-
     runs = []
     for stmt in stmts:
         group = thread_groups.group_of(stmt)
         inner = replace(scope.at(stmt), workers=group.count)
-        runs.append(_of_group(compile_stmt(stmt.body, inner), group, scope))
+        runs.append(_of_group(inner.stmt(stmt.body), group, scope))
 
     def run(state: State) -> None:
         Crew([_with_state(one, state) for one in runs]).run()

@@ -15,11 +15,12 @@ from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.dtypes import DType
 from tile_core.interpreter.arguments import bind_scalar, bind_tensor, write_back
-from tile_core.interpreter.evaluate import Evaluator, compile_expr
+from tile_core.interpreter.evaluate import compile_expr
 from tile_core.interpreter.execute import compile_stmt
 from tile_core.interpreter.options import Options, StepCallback
-from tile_core.interpreter.scope import Names, Scope
+from tile_core.interpreter.scope import Compilers, Evaluator, Names, Scope
 from tile_core.interpreter.state import State
+from tile_core.ir.marks import SAFE_VALUE
 from tile_core.ir.visit import collect
 from tile_core.jit.signature import is_pointer
 
@@ -79,12 +80,12 @@ class Program:
         self, func: tirx.PrimFunc, options: Options | None = None, on_step: StepCallback | None = None
     ) -> None:
         self.names = Names()
-        scope = Scope(self.names, options or Options(), on_step)
+        scope = Scope(self.names, options or Options(), Compilers(compile_expr, compile_stmt), on_step)
         with deep_recursion():
             self.params = [_param(var, scope) for var in func.params]
             self.names.data.update(_data(func))
             self.safe_values = _safe_values(func.body, scope)
-            self.run = compile_stmt(func.body, scope)
+            self.run = scope.stmt(func.body)
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors (torch on the CPU, or numpy) in place, and numbers."""
@@ -128,8 +129,8 @@ def _param(var: ir.Var, scope: Scope) -> Bind:
 
 def _safe_values(body: S.Stmt, scope: Scope) -> list[tuple[int, Evaluator]]:
     """What `T.annotate_safe_value` says, for the whole function."""
-    notes = [note for note in collect(body, S.AttrStmt) if note.attr_key == "tile.safe_value"]
-    return [(scope.buffer(note.node), compile_expr(note.value, scope)) for note in notes]
+    notes = [note for note in collect(body, S.AttrStmt) if note.attr_key == SAFE_VALUE]
+    return [(scope.buffer(note.node), scope.expr(note.value)) for note in notes]
 
 
 def _tensor(var: ir.Var, scope: Scope) -> Bind:

@@ -16,7 +16,6 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
 from tile_core.interpreter import access, arithmetic
-from tile_core.interpreter.evaluate import compile_expr
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
@@ -53,8 +52,8 @@ def compile_contribution(stmt: S.BufferStore, scope: Scope) -> Executor | None:
     combine, _, operand = parts
     dtype = DType(str(stmt.buffer.dtype))
     function = arithmetic.rounded(combine, dtype)
-    value, storage = compile_expr(operand, scope), scope.storage(stmt.buffer)
-    index = [compile_expr(at, scope) for at in stmt.indices]
+    value, storage = scope.expr(operand), scope.storage(stmt.buffer)
+    index = [scope.expr(at) for at in stmt.indices]
     site = access.Site(scope.place, scope.span, logged=False)
 
     def run(state: State) -> None:

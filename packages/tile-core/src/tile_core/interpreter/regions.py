@@ -14,7 +14,6 @@ from tvm import ir
 
 from tile_core.errors.interpreter import OutOfBoundsAccessError, UninitializedReadError
 from tile_core.interpreter.access import Site, element
-from tile_core.interpreter.evaluate import compile_expr
 from tile_core.interpreter.indices import compile_indices
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.space import Array
@@ -73,7 +72,7 @@ def compile_region(region: ir.TensorRegion, scope: Scope) -> Callable[[State], R
     """
     storage, site = scope.storage(region.source), scope.site(region.source)
     starts = compile_indices(region.source, [axis.min for axis in region.region], scope)
-    extents = [compile_expr(axis.extent, scope) for axis in region.region]
+    extents = [scope.expr(axis.extent) for axis in region.region]
 
     def view(state: State) -> RegionView:
         return view_region(

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tvm import ir
+from tvm.tirx import stmt as S
 
 from tile_core.errors.interpreter import DivergentCollectiveError
 from tile_core.interpreter.access import Site
+from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.space import UNIFORM, same
 from tile_core.interpreter.state import Place, State
 from tile_core.interpreter.storage import Storage
@@ -38,6 +40,16 @@ class Names:
 
 
 OUTSIDE = Place()
+Evaluator = Callable[[State], Any]
+"""Gives an expression's value, a numpy scalar or an array over the iteration space."""
+
+
+@dataclass(frozen=True)
+class Compilers:
+    """What makes functions of expressions and of statements, for the parts that each of them is made of."""
+
+    expr: Callable[[ir.Expr, Scope], Evaluator]
+    stmt: Callable[[S.Stmt, Scope], Executor]
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,7 @@ class Scope:
 
     names: Names
     options: Options
+    compilers: Compilers
     on_step: StepCallback | None = None
     place: Place = OUTSIDE
     span: SourceSpan | None = None
@@ -60,6 +73,14 @@ class Scope:
     parallel: bool = False
     written: frozenset[ir.Var] = frozenset()
     workers: int = 1
+
+    def expr(self, expr: ir.Expr) -> Evaluator:
+        """The function that evaluates `expr` here."""
+        return self.compilers.expr(expr, self)
+
+    def stmt(self, stmt: S.Stmt) -> Executor:
+        """The function that runs `stmt` here."""
+        return self.compilers.stmt(stmt, self)
 
     def at(self, node: Any) -> Scope:
         """This scope at a statement."""

@@ -10,13 +10,13 @@ from tvm.tirx import stmt as S
 
 from tile_core.interpreter.barriers import BARRIERS, compile_barrier
 from tile_core.interpreter.collective import together
-from tile_core.interpreter.evaluate import compile_expr, no_meaning
 from tile_core.interpreter.lanes import one_by_one
 from tile_core.interpreter.phases import compile_asynchronous, is_asynchronous
 from tile_core.interpreter.regions import RegionView, compile_region
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.state import State
+from tile_core.interpreter.values import no_meaning
 from tile_core.ir.regions import LOCAL, VAR
 from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, Operand, op_name, view
@@ -72,9 +72,7 @@ def _compile(call: OpCall, scope: Scope) -> Executor:
         if operand.access != "value"
     }
     values = {
-        operand.name: compile_expr(call.args[operand.name], scope)
-        for operand in call.op.operands
-        if operand.access == "value"
+        operand.name: scope.expr(call.args[operand.name]) for operand in call.op.operands if operand.access == "value"
     }
 
     unpadded = _unpadded_axes(call)

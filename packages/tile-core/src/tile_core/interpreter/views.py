@@ -12,12 +12,12 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
 from tile_core.interpreter.arguments import as_array
-from tile_core.interpreter.evaluate import compile_expr, no_meaning
 from tile_core.interpreter.scope import Scope
 from tile_core.interpreter.signals import Executor
 from tile_core.interpreter.space import Array
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage, safe_value
+from tile_core.interpreter.values import no_meaning
 from tile_core.ir.regions import scope as scope_of
 
 _DATA = "tirx.buffer_data"
@@ -31,8 +31,8 @@ def compile_view(stmt: S.DeclBuffer, scope: Scope) -> Executor:
     """
     buffer = stmt.buffer
     slot, dtype, where = scope.buffer(buffer), DType(str(buffer.dtype)), scope_of(buffer)
-    shape = [compile_expr(extent, scope) for extent in buffer.ty.shape]
-    strides = [compile_expr(stride, scope) for stride in buffer.ty.strides]
+    shape = [scope.expr(extent) for extent in buffer.ty.shape]
+    strides = [scope.expr(stride) for stride in buffer.ty.strides]
     base = _base(stmt.data, dtype, scope)
     if isinstance(stmt.data, ir.Call) and str(getattr(stmt.data.op, "name", "")) == _DATA:
         scope.names.views[buffer] = stmt.data.args[0]
@@ -79,7 +79,7 @@ def _pointer(data: ir.Expr, scope: Scope) -> Callable[[State], Any]:
     if isinstance(data, ir.Var):
         return scope.read(data)
     if isinstance(data, ir.Call) and str(getattr(data.op, "name", "")) == "tirx.reinterpret":
-        return compile_expr(data.args[0], scope)
+        return scope.expr(data.args[0])
     raise no_meaning("memory that is neither a buffer's nor a pointer's", scope.span)
 
 

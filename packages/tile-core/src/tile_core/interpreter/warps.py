@@ -14,11 +14,11 @@ from tvm import ir
 
 from tile_core.errors.interpreter import BarrierMisuseError
 from tile_core.interpreter.arithmetic import Value, rounded
-from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, no_meaning
-from tile_core.interpreter.scope import Scope
+from tile_core.interpreter.scope import Evaluator, Scope
 from tile_core.interpreter.space import Array
 from tile_core.interpreter.state import State
 from tile_core.interpreter.target import WARP_SIZE
+from tile_core.interpreter.values import dtype_of, no_meaning
 from tile_core.ops.threads import NEEDS_THREADS
 
 Exchange = Callable[[list[Array], Array], tuple[str, Any]]
@@ -39,7 +39,7 @@ def compile_exchange(call: ir.Call, scope: Scope) -> Evaluator:
     name = str(call.op.name)
     if not scope.threads:
         raise no_meaning(f"{name.removeprefix('tile.')} inside of T.Parallel", scope.span)
-    operands = [compile_expr(argument, scope) for argument in call.args]
+    operands = [scope.expr(argument) for argument in call.args]
     exchange = _exchange(name.removeprefix("tile."), call)
     place, span = scope.place, scope.span
 

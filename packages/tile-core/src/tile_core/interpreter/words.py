@@ -9,11 +9,11 @@ from tvm import ir
 
 from tile_core.interpreter import access
 from tile_core.interpreter.arithmetic import Value
-from tile_core.interpreter.evaluate import Evaluator, compile_expr, dtype_of, under
-from tile_core.interpreter.scope import Scope
+from tile_core.interpreter.scope import Evaluator, Scope
 from tile_core.interpreter.space import UNIFORM
 from tile_core.interpreter.state import State
 from tile_core.interpreter.storage import Storage
+from tile_core.interpreter.values import dtype_of, under
 
 WORD = np.dtype("uint32")
 
@@ -21,7 +21,7 @@ WORD = np.dtype("uint32")
 def compile_load(call: ir.Call, scope: Scope) -> Evaluator:
     """The function of `tile.load_words`."""
     lanes = dtype_of(call).lanes
-    place, condition = _Place(call, scope), compile_expr(call.args[1], scope)
+    place, condition = _Place(call, scope), scope.expr(call.args[1])
 
     def evaluate(state: State) -> Value:
         zeros = np.zeros((*state.space.shape, lanes), WORD)
@@ -37,7 +37,7 @@ def compile_load(call: ir.Call, scope: Scope) -> Evaluator:
 def compile_store(call: ir.Call, scope: Scope) -> Evaluator:
     """The function of `tile.store_words`."""
     lanes = dtype_of(call.args[1]).lanes
-    place, value = _Place(call, scope), compile_expr(call.args[1], scope)
+    place, value = _Place(call, scope), scope.expr(call.args[1])
 
     def evaluate(state: State) -> Value:
         found = np.asarray(value(state))
@@ -54,7 +54,7 @@ class _Place:
     def __init__(self, call: ir.Call, scope: Scope) -> None:
         element = call.args[0].args[0]
         self._storage = scope.storage(element.source)
-        self._index = [compile_expr(at, scope) for at in element.indices]
+        self._index = [scope.expr(at) for at in element.indices]
         self._site = access.Site(scope.place, scope.span, logged=False)
         self._dtype = dtype_of(element).element.numpy
         self._count = int(call.attrs["elements"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tvm import tirx
 
 from tile_core.errors.runtime import CompileOptionError, NoDeviceError, NotAKernelError
+from tile_core.ir.marks import COMPILE_FLAGS, OUT_IDX, PASS_CONFIGS
 from tile_core.jit.artifact import Artifact, CompileRequest, Execution
 from tile_core.jit.cache import DiskCache
 from tile_core.jit.fingerprint import kernel_key
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from tile_core.plugins.manifest import Backend
     from tile_core.targets.select import TargetSpec
 
-OUT_IDX = "tile.out_idx"
-PASS_CONFIGS = "tile.pass_configs"  # noqa: S105 - passes, not passwords
-COMPILE_FLAGS = "tile.compile_flags"
 
 OutIdx = int | Sequence[int] | None
 Origin = Literal["memory", "disk", "compiled"]

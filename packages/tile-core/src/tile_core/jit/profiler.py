@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.runtime import ProfilerError, ResultMismatchError
-from tile_core.jit.signature import TensorParam
+from tile_core.jit.signature import Signature, TensorParam
 from tile_core.jit.timing import ReturnMode, check_mode, measure, summarize
-
-if TYPE_CHECKING:
-    from tile_core.jit.kernel import JITKernel
 
 
 class TensorSupplyType(IntEnum):
@@ -27,10 +24,38 @@ class TensorSupplyType(IntEnum):
     Auto = 7
 
 
+class Timed(Protocol):
+    """What a profiler asks of a kernel; `JITKernel` is one."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        ...
+
+    @property
+    def signature(self) -> Signature:
+        """Its parameters."""
+        ...
+
+    @property
+    def out_idx(self) -> tuple[int, ...]:
+        """The positions of the parameters that a call returns."""
+        ...
+
+    @property
+    def device(self) -> Any:
+        """Where its tensors live."""
+        ...
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it."""
+        ...
+
+
 class Profiler:
     """Times one kernel and compares its results. Inputs are made from the kernel's parameters unless they are given."""
 
-    def __init__(self, kernel: JITKernel, supply_type: TensorSupplyType = TensorSupplyType.Auto) -> None:
+    def __init__(self, kernel: Timed, supply_type: TensorSupplyType = TensorSupplyType.Auto) -> None:
         self.kernel = kernel
         self.supply_type = supply_type
 

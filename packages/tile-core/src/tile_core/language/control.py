@@ -8,9 +8,9 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType
 from tile_core.errors.frontend import ControlFlowError, KernelNestingError
-from tile_core.frontend.annotations import as_shape, declare_buffer
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.control import leave_loop
+from tile_core.frontend.shapes import as_shape, declare_buffer
 from tile_core.frontend.values import Buffer
 
 __all__ = ["empty", "loop_break"]

@@ -10,11 +10,12 @@ from tvm import ir
 
 from tile_core.errors.frontend import LoopArgumentError
 from tile_core.frontend.builder import Builder
-from tile_core.frontend.loops import PARALLEL, Axis, LoopNest, axis_of
+from tile_core.frontend.loops import Axis, LoopNest, axis_of
 from tile_core.frontend.loops import serial as _serial
 from tile_core.frontend.positions import located
 from tile_core.frontend.promotion import shown
 from tile_core.frontend.values import Var, unwrap
+from tile_core.ir.marks import COALESCED_WIDTH, GROUP, LOOP_LAYOUT, NUM_STAGES, ORDER, PARALLEL, STAGE
 from tile_core.passes.unroll_loops import UNROLL_EXPLICIT, UNROLL_FACTOR
 
 __all__ = [
@@ -31,12 +32,6 @@ __all__ = [
     "vectorized",
 ]
 
-COALESCED_WIDTH = "tile.coalesced_width"
-LOOP_LAYOUT = "tile.loop_layout"
-NUM_STAGES = "tile.num_stages"
-ORDER = "tile.order"
-STAGE = "tile.stage"
-GROUP = "tile.group"
 
 Annotations = Mapping[str, Any] | None
 

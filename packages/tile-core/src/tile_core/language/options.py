@@ -7,11 +7,9 @@ from typing import Any
 
 from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.builder import current_builder
+from tile_core.ir.marks import COMPILE_FLAGS, PASS_CONFIGS
 
 __all__ = ["annotate_compile_flags", "annotate_pass_configs"]
-
-PASS_CONFIGS = "tile.pass_configs"  # noqa: S105 - passes, not passwords
-COMPILE_FLAGS = "tile.compile_flags"
 
 
 def annotate_pass_configs(configs: Mapping[str, Any]) -> None:

@@ -18,9 +18,9 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import DType, as_dtype
 from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.integers import is_index_arithmetic
+from tile_core.ir.marks import PARALLEL
 from tile_core.ir.regions import VAR, constant, scope
 
-PARALLEL = "tile.parallel"
 AXIS_NAMES = ("i", "j", "k", "l", "m", "n")
 
 

@@ -56,3 +56,14 @@ def run_pipeline(
         func = step(func, context)
         after(step.name, func)
     return func
+
+
+Pipeline = tuple[Pass, ...]
+
+
+class Edit(Protocol):
+    """A change to a pipeline."""
+
+    def apply(self, pipeline: Pipeline) -> Pipeline:
+        """The changed pipeline."""
+        ...

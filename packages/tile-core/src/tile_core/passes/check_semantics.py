@@ -27,6 +27,7 @@ from tile_core.errors.passes import (
     ThreadLimitError,
 )
 from tile_core.ir import launch, regions, visit
+from tile_core.ir.marks import NUM_STAGES, PARALLEL
 from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.ops import OPS
@@ -34,9 +35,6 @@ from tile_core.ops.base import PREFIX, op_name
 from tile_core.ops.threads import NEEDS_THREADS, SHUFFLES, called, is_instruction
 from tile_core.passes.base import PassContext
 from tile_core.passes.check_reducers import check_reducers
-
-PARALLEL = "tile.parallel"
-NUM_STAGES = "tile.num_stages"
 
 
 @dataclass(frozen=True)

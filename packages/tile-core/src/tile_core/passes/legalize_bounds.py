@@ -22,12 +22,12 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.passes import VectorBoundsError
 from tile_core.ir import regions, visit
+from tile_core.ir.marks import SAFE_VALUE
 from tile_core.ir.spans import from_tvm
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import LIKELY, Ranges, conjuncts
 
-SAFE_VALUE = "tile.safe_value"
 ADDRESS_OF = "tirx.address_of"
 IF_THEN_ELSE = "prim.if_then_else"
 

@@ -9,6 +9,7 @@ from tvm import ir
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.marks import LOOP_LAYOUT, PARALLEL
 from tile_core.ir.regions import constant
 from tile_core.ir.views import viewed
 from tile_core.ops.base import OpCall, view
@@ -16,7 +17,7 @@ from tile_core.passes.accesses import Access, accesses
 from tile_core.passes.mark_reductions import REDUCTION, SCAN
 from tile_core.passes.matrix import MatrixProduct, Multiplier, is_matrix
 
-LAYOUT, LOOP_LAYOUT = "tile.layout", "tile.loop_layout"
+LAYOUT = "tile.layout"
 """The attribute of a tile's layout that its author gave, and the annotation of a nest's."""
 PRODUCT = "tile.product"
 """Annotation of a nest that is one step of a matrix product."""
@@ -58,7 +59,7 @@ class ParallelNest:
 def parallel_nest(loop: S.For) -> ParallelNest:
     """The nest that begins at `loop`; its rank is in the annotation of the outermost loop."""
     loops = [loop]
-    rank = int(loop.annotations.get("tile.parallel", 1))
+    rank = int(loop.annotations.get(PARALLEL, 1))
     while len(loops) < rank and isinstance(loops[-1].body, S.For):
         loops.append(loops[-1].body)
     return ParallelNest(tuple(loops))

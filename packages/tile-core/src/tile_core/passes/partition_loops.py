@@ -30,8 +30,8 @@ from tile_core.passes.accesses import substitute, uses
 from tile_core.passes.base import PassContext
 from tile_core.passes.deferred_sums import DeferredSum, begin, deferred_sums, end, threads_of_a_row
 from tile_core.passes.hoist_guards import with_hoisted_guard
-from tile_core.passes.infer_layouts import Plan
 from tile_core.passes.insert_barriers import is_barrier
+from tile_core.passes.layout_plan import Plan
 from tile_core.passes.matrix import MatrixUnits, Multiplier, is_hold, is_matrix, is_settle, is_store, matrix_call
 from tile_core.passes.nests import (
     direct_reduction,

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tile_core.errors.passes import PipelineEditError
+from tile_core.passes.base import Edit, Pipeline
 
 if TYPE_CHECKING:
     from tile_core.passes.base import Pass
-
-Pipeline = tuple["Pass", ...]
-
-
-class Edit(Protocol):
-    """A change to a pipeline."""
-
-    def apply(self, pipeline: Pipeline) -> Pipeline:
-        """The changed pipeline."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
 from tile_core.layouts.mapping import FlatMapping, Lane
 from tile_core.passes.accesses import substitute
-from tile_core.passes.infer_layouts import NestPlan
+from tile_core.passes.layout_plan import NestPlan
 from tile_core.passes.nests import ParallelNest
 from tile_core.passes.ranges import unmarked
 from tile_core.passes.thread_products import emit_product

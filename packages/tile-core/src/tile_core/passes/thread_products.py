@@ -21,7 +21,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
 from tile_core.ops.build import number
 from tile_core.passes.accesses import Access, aligned_width, lane_stride, substitute, uses
-from tile_core.passes.infer_layouts import NestPlan
+from tile_core.passes.layout_plan import NestPlan
 from tile_core.passes.nests import ParallelNest
 from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32
 

@@ -16,7 +16,7 @@ from tile_core.ir.ops import tile_op
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.passes.accesses import substitute
-from tile_core.passes.infer_layouts import Placement, Plan
+from tile_core.passes.layout_plan import Placement, Plan
 
 ALIGNED = "tile.aligned"
 """Attribute with an empty body: the tensor that is its node starts at a multiple of the vector width."""

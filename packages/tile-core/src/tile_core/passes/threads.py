@@ -15,6 +15,7 @@ from tile_core.ops.base import LowerContext, OpCall
 from tile_core.ops.build import Tile, parallel
 from tile_core.ops.print import PRINT
 from tile_core.ops.threads import thread_call
+from tile_core.passes.base import Edit
 from tile_core.passes.drop_unused_names import DropUnusedNames
 from tile_core.passes.group_threads import GroupThreads
 from tile_core.passes.infer_layouts import InferLayouts
@@ -24,7 +25,7 @@ from tile_core.passes.mark_reductions import MarkReductions
 from tile_core.passes.matrix import MarkMatrixOps, MatrixUnits
 from tile_core.passes.pack_lanes import PackLanes
 from tile_core.passes.partition_loops import PartitionLoops
-from tile_core.passes.pipeline import Edit, drop, insert_after, insert_before
+from tile_core.passes.pipeline import drop, insert_after, insert_before
 from tile_core.passes.place_tiles import MarkPlacedTiles, PlaceTiles
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
 from tile_core.passes.rasterize_blocks import RasterizeBlocks

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import click
     from tvm import tirx
 
-    from tile_core.passes.base import Pass
-    from tile_core.passes.pipeline import Edit
+    from tile_core.passes.base import Edit, Pass
     from tile_core.plugins.manifest import Backend
     from tile_core.targets.target import Target
 

@@ -34,8 +34,7 @@ from tile_core.plugins.manifest import Backend, Detection
 from tile_core.settings import settings
 
 if TYPE_CHECKING:
-    from tile_core.passes.base import Pass
-    from tile_core.passes.pipeline import Edit
+    from tile_core.passes.base import Edit, Pass
     from tile_core.targets.target import Target
 
 GROUP = "tile.backends"

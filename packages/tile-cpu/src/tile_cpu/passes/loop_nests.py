@@ -10,9 +10,9 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.ir.marks import PARALLEL
 from tile_core.ir.regions import constant
 from tile_core.ir.visit import collect, mutate, sequence
-from tile_core.ops.build import PARALLEL
 from tile_cpu.passes.affine import affine, dtype_of
 
 _SHORT = 32

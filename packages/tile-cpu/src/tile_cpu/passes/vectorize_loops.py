@@ -26,8 +26,8 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
 from tile_core.ir.analyzer import Analyzer
+from tile_core.ir.marks import PARALLEL
 from tile_core.ir.regions import constant
-from tile_core.ops.build import PARALLEL
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import unmarked

@@ -23,6 +23,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.marks import NUM_STAGES, SAFE_VALUE
 from tile_core.ir.renew import renewed
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import view_roots
@@ -31,7 +32,6 @@ from tile_core.ops.threads import tells_threads_apart
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
-from tile_core.passes.legalize_bounds import SAFE_VALUE
 from tile_core.passes.matrix import MatrixUnits
 from tile_core.passes.nests import FOREIGN
 from tile_core.passes.plan_shared_memory import STAGES, size_in_bytes
@@ -42,7 +42,7 @@ from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.passes.lower_asynchrony import is_scheduled
 from tile_cuda.passes.matrix_tiles import matrix_tiles
-from tile_cuda.passes.pipelines import NUM_STAGES, Pipeline, find_pipelines, is_plain, statements_of, written
+from tile_cuda.passes.pipelines import Pipeline, find_pipelines, is_plain, statements_of, written
 from tile_cuda.passes.ring import at_stage, stages_of
 from tile_cuda.passes.tensor_copies import address
 from tile_cuda.passes.thread_copies import ThreadCopies, resolved, unknown_strides, width_of

@@ -23,6 +23,7 @@ from tvm.tirx import stmt as S
 from tile_core.errors.passes import MissingLoweringError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.marks import NUM_STAGES
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import viewed
 from tile_core.ops.base import OpCall, op_name, view
@@ -40,7 +41,6 @@ from tile_cuda.matrix.product import Refusal
 from tile_cuda.matrix.tcgen05 import in_tensor_memory
 from tile_cuda.matrix.wgmma import WarpgroupProduct, warpgroup_product
 from tile_cuda.passes.note_descriptors import placed_apart
-from tile_cuda.passes.pipelines import NUM_STAGES
 
 NAMES = frozenset(op.name for op in PRODUCT_OPS)
 

@@ -14,12 +14,12 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
+from tile_core.ir.marks import NUM_STAGES
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
 
-NUM_STAGES = "tile.num_stages"
 STAGE_BYTES = 128
 """What a box begins at in shared memory: PTX ISA, "cp.async.bulk.tensor"."""
 STAGED = frozenset({"tile.copy", "tile.gemm", "tile.gemm_sp", "tile.atomic", "tile.print"})

@@ -11,6 +11,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
+from tile_core.ir.marks import NUM_STAGES
 from tile_core.ir.ops import tile_op
 from tile_core.ir.renew import renewed
 from tile_core.ops.base import OpCall, op_name, view
@@ -26,7 +27,7 @@ from tile_cuda.instructions.mbarrier import fence_async, mbarrier_arrive, mbarri
 from tile_cuda.instructions.tma import tma_load, tma_load_multicast
 from tile_cuda.instructions.wgmma import assume, wgmma_wait
 from tile_cuda.passes.assign_roles import ARRIVALS, BLOCKS
-from tile_cuda.passes.pipelines import NUM_STAGES, CopyGroup, Pipeline, Preload, statements_of
+from tile_cuda.passes.pipelines import CopyGroup, Pipeline, Preload, statements_of
 from tile_cuda.passes.sharing import Cluster
 from tile_cuda.passes.tensor_copies import TensorCopy, touched
 

@@ -28,12 +28,12 @@ from tile_core.errors.runtime import PassConfigError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.descriptors import named
+from tile_core.ir.marks import SAFE_VALUE
 from tile_core.ir.renew import renewed
 from tile_core.ir.views import view_roots, viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_core.passes.base import PassContext
-from tile_core.passes.legalize_bounds import SAFE_VALUE
 from tile_core.passes.matrix import PRODUCTS, MatrixUnits, Multiplier
 from tile_core.passes.nests import FOREIGN
 from tile_core.passes.swizzle_tiles import TILES
