@@ -72,10 +72,10 @@ def test_gradients(target: Any, shape: tuple[int, int, int, int], causal: bool) 
 
 
 @pytest.mark.device
-def test_on_the_device() -> None:
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 2, 500, 128)], ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_on_the_device(shape: tuple[int, int, int, int], causal: bool) -> None:
     found, reason = device_architecture()
     if found is None:
         pytest.skip(reason)
-    for shape in [*SHAPES, (1, 2, 500, 128)]:
-        for causal in (False, True):
-            check("native", *shape, causal=causal)
+    check("native", *shape, causal=causal)

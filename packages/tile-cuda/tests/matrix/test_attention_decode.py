@@ -82,11 +82,13 @@ def test_pages(target: Any, lengths: tuple[int, ...]) -> None:
 
 
 @pytest.mark.device
-def test_on_the_device() -> None:
+@pytest.mark.parametrize("shape", [*WHOLE, *LENGTHS], ids=str)
+def test_on_the_device(shape: tuple[int, ...]) -> None:
+    """A context and its splits, or the lengths of three sequences that lie in pages."""
     found, reason = device_architecture()
     if found is None:
         pytest.skip(reason)
-    for context, splits in WHOLE:
-        check_whole("native", context, splits)
-    for lengths in LENGTHS:
-        check_paged("native", lengths, splits=3)
+    if shape in LENGTHS:
+        check_paged("native", shape, splits=3)
+    else:
+        check_whole("native", *shape)

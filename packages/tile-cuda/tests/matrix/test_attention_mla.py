@@ -44,9 +44,9 @@ def test_decode(target: Any, shape: tuple[int, int, int, int]) -> None:
 
 
 @pytest.mark.device
-def test_on_the_device() -> None:
+@pytest.mark.parametrize("shape", [*SHAPES, (128, 500, 512, 2)], ids=str)
+def test_on_the_device(shape: tuple[int, int, int, int]) -> None:
     found, reason = device_architecture()
     if found is None:
         pytest.skip(reason)
-    for shape in [*SHAPES, (128, 500, 512, 2)]:
-        check("native", *shape)
+    check("native", *shape)

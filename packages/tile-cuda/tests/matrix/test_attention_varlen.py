@@ -54,10 +54,10 @@ def test_packed(target: Any, starts: tuple[list[int], list[int]], causal: bool) 
 
 
 @pytest.mark.device
-def test_on_the_device() -> None:
+@pytest.mark.parametrize("starts", STARTS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_on_the_device(starts: tuple[list[int], list[int]], causal: bool) -> None:
     found, reason = device_architecture()
     if found is None:
         pytest.skip(reason)
-    for starts in STARTS:
-        for causal in (False, True):
-            check("native", starts, causal=causal)
+    check("native", starts, causal=causal)
