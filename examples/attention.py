@@ -39,6 +39,9 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
     `groups` query heads share a head of K and V. `block` is the number of queries a block of threads holds and of keys
     it takes at a time. A maximum may grow by `growth` powers of two before the sums are scaled to it: weights are at
     most 256 until then. Lse is log2 of each row's sum of exp(scores), which `attention_backward.py` needs.
+
+    A block reads no value of a key that none of its rows sees. Among its rows, a value that is not finite reaches all,
+    also those that do not see its key, since their weight of zero is multiplied by it.
     """
     if window and not causal:
         raise ValueError("a window is one of causal attention")
@@ -72,8 +75,9 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             total = T.alloc_fragment((bm,), T.float32)
             # The last rows see the most keys: blocks begin with them, so that no long one is left for the end.
             row = (T.ceildiv(sequence, bm) - 1 - bx) * bm if causal else bx * bm
-            steps = T.min(T.ceildiv(row + bm, bn), T.ceildiv(sequence, bn)) if causal else T.ceildiv(sequence, bn)
-            first = T.max(row - window + 1, 0) // bn if window else 0
+            first = T.max(row - window + 1, 0) if window else 0
+            end = T.min(row + bm, sequence) if causal else sequence
+            steps = T.ceildiv(end - first, bn)
             T.copy(Q[bz, row : row + bm, by, :], Q_shared)
             T.copy(Q_shared, Q_local)
             T.clear(result)
@@ -81,21 +85,23 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
             T.clear(total)
             T.fill(row_max, T.min_value(T.float32))
             # Weights meet their values one step later, so that this product runs beside the next softmax.
-            for step in T.Pipelined(first, steps, num_stages=num_stages):
-                T.copy(K[bz, step * bn : (step + 1) * bn, by // groups, :], K_shared)
+            for step in T.Pipelined(steps, num_stages=num_stages):
+                key = first + step * bn
+                late = T.if_then_else(step > 0, key - bn, -bn) if window else key - bn  # at first, what reads as zeros
+                T.copy(K[bz, key : key + bn, by // groups, :], K_shared)
                 T.gemm(Q_local, K_shared, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
-                T.copy(V[bz, (step - 1) * bn : step * bn, by // groups, :], V_shared)
+                T.copy(V[bz, late : late + bn, by // groups, :], V_shared)
                 T.gemm(weights, V_shared, result, policy=T.GemmWarpPolicy.FullRow)
                 if causal:
-                    if (step + 1) * bn > row or (step * bn <= row + bm - window if window else False):
+                    if key + bn > row or (key < row + bm - window if window else False):
                         for i, j in T.Parallel(bm, bn):
-                            visible = (row + i >= step * bn + j) and (step * bn + j < sequence)
+                            visible = (row + i >= key + j) and (key + j < sequence)
                             if window:
-                                visible = visible and row + i < step * bn + j + window
+                                visible = visible and row + i < key + j + window
                             scores[i, j] = T.if_then_else(visible, scores[i, j], -T.infinity(T.float32))
                 elif sequence % bn:
                     for i, j in T.Parallel(bm, bn):
-                        scores[i, j] = T.if_then_else(step * bn + j < sequence, scores[i, j], -T.infinity(T.float32))
+                        scores[i, j] = T.if_then_else(key + j < sequence, scores[i, j], -T.infinity(T.float32))
                 T.copy(row_max, row_max_before)
                 T.reduce_max(scores, row_max, dim=1, clear=False)
                 if growth:
@@ -113,7 +119,12 @@ def attention(  # noqa: C901 - one kernel, all of whose branches but one are dec
                 for i, j in T.Parallel(bm, dim):
                     if not growth or row_scale[i] != 1:
                         result[i, j] = result[i, j] * row_scale[i]
-            T.copy(V[bz, (steps - 1) * bn : steps * bn, by // groups, :], V_last)
+            last = first + (steps - 1) * bn
+            if causal and (window or bm % bn):
+                for i, j in T.Parallel(bn, dim):
+                    V_last[i, j] = T.if_then_else(last + i < end, V[bz, last + i, by // groups, j], 0)
+            else:
+                T.copy(V[bz, last : last + bn, by // groups, :], V_last)
             T.gemm(weights, V_last, result, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(bm, dim):
                 result[i, j] = result[i, j] / total[i]

@@ -65,6 +65,61 @@ def test_emulated_with_warps(example: ModuleType, shape: tuple[int, int, int, in
     check(example, shape, "sm_80", "cpu")
 
 
+# Of causal attention: options, and the rows that some poisoned key of theirs or of their block's reaches.
+HIDDEN: list[tuple[dict[str, Any], range]] = [
+    ({"window": 40, "block": (64, 64)}, range(64, 192)),
+    ({"window": 33, "block": (32, 64)}, range(96, 160)),
+    ({"block": (32, 128)}, range(96, 200)),
+]
+POISONED = 100
+TARGETS: list[Any] = ["interpret", "cpu", {"kind": "cuda", "arch": "sm_80"}, {"kind": "cuda", "arch": "sm_90"}]
+
+
+def check_hidden(example: ModuleType, target: Any, options: dict[str, Any], reached: range) -> None:
+    """A key that is not finite, and is seen by rows from its own on."""
+    native, sequence, dim = target == "native", 200, 32
+    dtype = torch.float16 if native or isinstance(target, dict) else torch.float32
+    torch.manual_seed(8)
+    q, k, v = (torch.randn(1, sequence, 1, dim).to(dtype) for _ in range(3))
+    expected = example.reference(q, k, v, causal=True, window=options.get("window"))
+    k[:, POISONED], v[:, POISONED] = float("nan"), float("inf")
+    device = "cuda" if native else "cpu"
+    out = torch.full_like(q, float("nan"), device=device)
+    lse = torch.full((1, 1, sequence), float("nan"), device=device)
+    program = example.attention(
+        1, 1, sequence, dim, str(dtype).removeprefix("torch."), causal=True, threads=2 * options["block"][0], **options
+    )
+    kernel = tl.compile(
+        program,
+        target="cuda" if native else target,
+        execution="emulate" if isinstance(target, dict) else None,
+        pass_configs={"tile.emulate_check": True} if isinstance(target, dict) else {},
+    )
+    kernel(q.to(device), k.to(device), v.to(device), out, lse)
+    clean = torch.tensor([row not in reached for row in range(sequence)])
+    torch.testing.assert_close(out[:, clean].cpu().float(), expected[:, clean], rtol=2e-3, atol=2e-3)
+    last = min(POISONED + options.get("window", sequence), sequence)
+    assert torch.isnan(out[:, POISONED:last]).all()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize(("options", "reached"), HIDDEN, ids=str)
+def test_keys_that_no_row_of_a_block_sees(
+    example: ModuleType, target: Any, options: dict[str, Any], reached: range
+) -> None:
+    check_hidden(example, target, options, reached)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("options", "reached"), HIDDEN, ids=str)
+def test_keys_that_no_row_of_a_block_sees_on_the_device(
+    example: ModuleType, options: dict[str, Any], reached: range
+) -> None:
+    if device_architecture()[0] is None:
+        pytest.skip(device_architecture()[1])
+    check_hidden(example, "native", options, reached)
+
+
 @pytest.mark.device
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_on_the_device(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]]) -> None:

@@ -41,7 +41,12 @@ def late(kind: str) -> Any:
             for step in T.Pipelined(N[0] if kind == "unknown" else STEPS, num_stages=2):
                 T.copy(K[step * STEP, 0], k)
                 T.gemm(a, k, scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
-                T.copy(V[(step - shift) * STEP : (step - shift + 1) * STEP, :], v)
+                if kind == "named":
+                    behind = step * STEP
+                    row = T.if_then_else(step > 0, behind - STEP, -STEP)
+                else:
+                    row = (step - shift) * STEP
+                T.copy(V[row : row + STEP, :], v)
                 T.gemm(weights, v, result, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(ROWS, STEP):
                     weights[i, j] = scores[i, j] * 0.1
@@ -53,7 +58,7 @@ def late(kind: str) -> Any:
 
 
 @pytest.mark.emulate
-@pytest.mark.parametrize("kind", ["late", "inside", "weights", "result", "unknown"])
+@pytest.mark.parametrize("kind", ["late", "named", "inside", "weights", "result", "unknown"])
 def test_first_products(kind: str) -> None:
     torch.manual_seed(2)
     a, k, v = torch.randn(ROWS, DEPTH).half(), *torch.randn(2, STEPS * STEP, DEPTH).half()
@@ -65,4 +70,4 @@ def test_first_products(kind: str) -> None:
     tl.compile(late(kind), target="interpret")(a, k, v, count, expected)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     assert kernel.report()["specialized_warps"] == 1
-    assert (PEELED in kernel.get_kernel_source()) == (kind == "late")
+    assert (PEELED in kernel.get_kernel_source()) == (kind in {"late", "named"})

@@ -58,7 +58,7 @@ def _is_void(call: OpCall, earlier: Sequence[S.Stmt], before: Sequence[S.Stmt], 
     accumulates = regions.constant(call.args["clear_accum"]) == 0
     if not accumulates or not copies or any({left, result} & touched(stmt) for stmt in earlier):
         return False
-    return _is_cleared(left, before) and _is_cleared(result, before) and _is_outside(copies[0], pipeline.loop)
+    return _is_cleared(left, before) and _is_cleared(result, before) and _is_outside(copies[0], _first(pipeline.loop))
 
 
 def _is_cleared(tile: ir.Var, before: Sequence[S.Stmt]) -> bool:
@@ -72,11 +72,20 @@ def _is_cleared(tile: ir.Var, before: Sequence[S.Stmt]) -> bool:
     return is_zero and regions.is_whole(call.region("dst"))
 
 
-def _is_outside(copy: TensorCopy, loop: S.For) -> bool:
-    """Whether every element that the first iteration copies lies beyond the tensor, along one axis."""
+def _first(loop: S.For) -> dict[ir.Var, ir.Expr]:
+    """What the loop's variable and the names that its body binds are in the first iteration."""
+    values: dict[ir.Var, ir.Expr] = {loop.loop_var: loop.min}
+    for stmt in statements_of(loop):
+        if isinstance(stmt, S.Bind):
+            values[stmt.var] = substitute(stmt.value, values)
+    return values
+
+
+def _is_outside(copy: TensorCopy, values: dict[ir.Var, ir.Expr]) -> bool:
+    """Whether every element that is copied where variables have these values lies beyond the tensor, along one axis."""
     analyzer = Analyzer()
     for axis, extent in zip(copy.source.region, copy.tensor.shape, strict=True):
-        first = substitute(axis.min, {loop.loop_var: loop.min})
+        first = substitute(axis.min, values)
         below, above = E.LE(first + axis.extent, E.IntImm(axis.min.ty, 0)), E.GE(first, extent)
         if analyzer.can_prove(below) or analyzer.can_prove(above):
             return True
