@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from tvm import ir
 
 from tile_core.device import HOST_OBJECT, DeviceKernel, host_object, split_launches
-from tile_core.emulator import EmulatedLanguage, emulated_artifact
 from tile_core.errors.passes import UnsupportedOnTargetError
 from tile_core.ir import visit
 from tile_core.jit.artifact import Artifact
@@ -68,10 +67,7 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
     """Compile what the passes left; `report` is what they told. Raises as `compile_kernel`."""
     split = lower_tensor_maps(split_launches(lowered))
     if request.execution == "emulate":
-        split = replace(split, kernels=tuple(map(_on_the_host, split.kernels)))
-        include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
-        warp = capabilities(request.target).warp_size
-        return emulated_artifact(split, EmulatedLanguage(CUDA, "cuda_emulator.h", include, warp), request, report)
+        return _emulated(split, request, report)
     printed = [print_kernel(kernel, CUDA, request.target) for kernel in split.kernels]
     source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
     kernels: list[dict[str, Any]] = [
@@ -109,6 +105,16 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
         kernel_source=source,
         report={**report, "symbol": symbol, "kernels": kernels},
     )
+
+
+def _emulated(split: SplitProgram, request: CompileRequest, report: Mapping[str, Any]) -> Artifact:
+    """What the host's compiler makes of the kernels. Imported here, since a native compilation needs none of it."""
+    from tile_core.emulator import EmulatedLanguage, emulated_artifact
+
+    split = replace(split, kernels=tuple(map(_on_the_host, split.kernels)))
+    include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
+    language = EmulatedLanguage(CUDA, "cuda_emulator.h", include, capabilities(request.target).warp_size)
+    return emulated_artifact(split, language, request, report)
 
 
 def _compiled(

@@ -19,6 +19,7 @@ from tile_core.errors.runtime import CompileOptionError, NoDeviceError, NotAKern
 from tile_core.ir.marks import COMPILE_FLAGS, OUT_IDX, PASS_CONFIGS
 from tile_core.jit.artifact import Artifact, CompileRequest, Execution
 from tile_core.jit.cache import DiskCache
+from tile_core.jit.collector import older_objects_set_aside
 from tile_core.jit.fingerprint import kernel_key
 from tile_core.jit.kernel import JITKernel, Loaded, Refusal
 from tile_core.jit.outputs import check_no_returned_outputs, normalize_out_idx
@@ -141,7 +142,7 @@ def _load(func: Any, request: CompileRequest, backend: Backend, key: str) -> tup
         artifact = None if disk is None else disk.get(key)
         origin: Origin = "compiled" if artifact is None else "disk"
         if artifact is None:
-            with progress(f"tile: compiling {_name(func)} for {request.target.kind}"):
+            with progress(f"tile: compiling {_name(func)} for {request.target.kind}"), older_objects_set_aside():
                 artifact = resolve(backend.compiler)(func, request)
             if disk is not None:
                 disk.put(key, artifact)

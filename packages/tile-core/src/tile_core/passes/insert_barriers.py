@@ -42,7 +42,6 @@ from tile_core.ops.threads import (
     exchanges,
 )
 from tile_core.passes import rebuild
-from tile_core.passes.accesses import accesses
 from tile_core.passes.base import PassContext
 from tile_core.passes.nests import FOREIGN, NOTED, is_foreign
 from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
@@ -152,6 +151,7 @@ class _Placer:
         self._overlapping = overlapping
         self._roots = roots
         self._groups: dict[ThreadGroup, int] = {}
+        self._known: dict[S.Stmt, Touched] = {}
         self.count = 0
 
     def stmt(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
@@ -242,6 +242,12 @@ class _Placer:
         return body, after, count
 
     def _touched(self, stmt: S.Stmt) -> Touched:
+        """What a statement touches; loops ask for the same one several times."""
+        if stmt not in self._known:
+            self._known[stmt] = self._found(stmt)
+        return self._known[stmt]
+
+    def _found(self, stmt: S.Stmt) -> Touched:
         touched = self._by_root(_touched(stmt))
         lingers = isinstance(stmt, S.AttrStmt) and stmt.attr_key == PHASE and regions.constant(stmt.value) == LINGERING
         return replace(touched, lingering=(touched.reads,)) if lingers else touched
@@ -316,9 +322,8 @@ def _heads(stmt: Any) -> list[ir.Expr]:
 def _touched(stmt: S.Stmt) -> Touched:
     if isinstance(stmt, S.Bind) and _asks_only_for_an_address(stmt.value):
         return CLEAN
-    found = [access for access in accesses(stmt) if access.scope in MEMORY]
-    reads = {access.buffer for access in found if not access.is_store}
-    writes = {access.buffer for access in found if access.is_store}
+    reads = {load.source for load in visit.collect(stmt, ir.TensorLoad) if regions.scope(load.source) in MEMORY}
+    writes = {store.buffer for store in visit.collect(stmt, S.BufferStore) if regions.scope(store.buffer) in MEMORY}
     for call in visit.collect(stmt, ir.Call):
         access = _behind_addresses(call)
         addressed = {
@@ -347,8 +352,8 @@ def _asks_only_for_an_address(value: ir.Expr) -> bool:
 
 
 def _touched_by(*exprs: ir.Expr) -> Touched:
-    found = [access.buffer for expr in exprs for access in accesses(expr) if access.scope in MEMORY]
-    return Touched(reads=frozenset(found))
+    loads = (load.source for expr in exprs for load in visit.collect(expr, ir.TensorLoad))
+    return Touched(reads=frozenset(source for source in loads if regions.scope(source) in MEMORY))
 
 
 def is_barrier(stmt: S.Stmt) -> bool:
