@@ -19,6 +19,7 @@ from tile_cpu.passes.map_grid import MapGrid
 from tile_cpu.passes.plan_memory import PlanMemory
 from tile_cpu.passes.report_fallbacks import ReportFallbacks
 from tile_cpu.passes.share_operands import ShareOperands
+from tile_cpu.passes.split_masks import SplitMasks
 from tile_cpu.passes.stream_operands import StreamOperands
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
 
@@ -37,6 +38,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
             LegalizeCarriedTypes(),
             LowerLoopControl(),
             MapGrid(),
+            SplitMasks(),
             CallLibm(),
             ExpandMath(),
             VectorizeLoops(),
