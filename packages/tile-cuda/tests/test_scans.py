@@ -43,6 +43,9 @@ SHAPES = [
     (2, 300, 2, 128, True),
     (6, 8, 2, 32, True),
     (3, 37, 1, 33, False),
+    (1, 1, 1, 33, False),
+    # Two rows take 64 threads each: the last warp has none.
+    (2, 513, 2, 160, True),
 ]
 
 
@@ -51,7 +54,12 @@ SHAPES = [
 @pytest.mark.parametrize("kind", ["sum", "max"])
 @pytest.mark.parametrize(("m", "n", "rows", "threads", "in_registers"), SHAPES)
 def test_a_scan(m: int, n: int, rows: int, threads: int, in_registers: bool, kind: str, reverse: bool) -> None:
-    kernel = tl.compile(scan(m, n, rows, threads, kind, reverse), target=TARGET, execution="emulate")
+    kernel = tl.compile(
+        scan(m, n, rows, threads, kind, reverse),
+        target=TARGET,
+        execution="emulate",
+        pass_configs={"tile.emulate_check": True},
+    )
     a, b = torch.randint(-9, 9, (m, n), dtype=torch.int32), torch.full((m, n), 99, dtype=torch.int32)
     kernel(a, b)
     ordered = a.flip(1) if reverse else a

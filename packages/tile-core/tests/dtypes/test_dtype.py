@@ -81,6 +81,12 @@ def test_a_common_name_of_elsewhere_is_explained():
         as_dtype("bf16")
 
 
+@pytest.mark.parametrize(("given", "meant"), [("flaot32", "float32"), ("unit8", "uint8"), ("bfloat32", "float32")])
+def test_a_mistyped_name_is_explained(given, meant):
+    with pytest.raises(UnknownDTypeError, match=f"did you mean {meant}"):
+        as_dtype(given)
+
+
 @pytest.mark.parametrize(
     "value",
     [

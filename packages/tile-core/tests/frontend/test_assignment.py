@@ -11,6 +11,7 @@ import pytest
 import torch
 from tvm.tirx import stmt as S
 
+import tile_core as tl
 import tile_core.language as T
 from tile_core.errors import (
     AssignmentTargetError,
@@ -408,6 +409,51 @@ def test_undefined_and_deleted_names(refused):
         def kernel3(B: Ints):
             with T.Kernel(1, threads=32):
                 B[0] = nowhere
+
+
+def test_a_tensor_is_not_written_by_its_name(refused):
+    with refused(AssignmentTargetError, at="B = tile", naming=("B", "nothing is stored", "T.copy")):
+
+        @T.prim_func
+        def kernel(A: Ints, B: Ints):
+            with T.Kernel(1, threads=32):
+                tile = T.alloc_shared((8,), T.int32)
+                T.copy(A, tile)
+                B = tile
+
+    with refused(AssignmentTargetError, at="B = A[i]"):
+
+        @T.prim_func
+        def kernel2(A: Ints, B: Ints):
+            with T.Kernel(1, threads=32):
+                for i in T.serial(8):
+                    B = A[i]
+
+
+def test_the_name_of_a_tensor_that_is_read_again_is_pythons():
+    @T.prim_func
+    def swapped(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):
+            for _ in [0, 1, 2]:
+                for i in T.Parallel(8):
+                    B[i] = A[i] + 1
+                A, B = B, A
+
+    a, b = arange(), zeros(8)
+    tl.compile(swapped, target="interpret")(a, b)
+    assert b.tolist() == [value + 3 for value in range(8)]
+
+
+def test_a_tile_of_a_device_loop_is_allocated_before_it(refused):
+    with refused(ReboundNameError, at="tile, A", naming=("tile", "allocate the tile before the device loop")):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                for _ in range(2):
+                    tile = T.alloc_shared((8,), T.int32)
+                    T.copy(A, tile)
+                T.copy(tile, A)
 
 
 def test_assignment_targets(refused):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import linecache
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import tile_core.language as T
 from tile_core.errors import DeviceValueAsNumberError
@@ -261,6 +263,16 @@ def test_body(name: str) -> None:
 
 def _empty(A: T.Tensor((4,), "int32")) -> None:
     pass
+
+
+@pytest.mark.parametrize("function", [np.exp, torch.exp, torch.nn.functional.silu])
+def test_functions_of_other_libraries_are_not_for_device_values(refused, function):
+    with refused(DeviceValueAsNumberError, at="function(A[0])", naming=("T.exp",)):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), T.float32)):
+            with T.Kernel(1, threads=32):
+                A[1] = function(A[0])
 
 
 def test_a_dict_is_not_looked_up_by_a_device_value(refused):

@@ -451,6 +451,48 @@ def test_attributes_that_values_do_not_have(refused):
     assert issubclass(ValueAttributeError, AttributeError)
 
 
+def test_a_name_that_this_package_does_not_have(refused):
+    """It is the author's mistake, and the name may be one of the language."""
+    from tile_core.errors import ValueAttributeError
+
+    with refused(ValueAttributeError, at="tl.exp", naming=("'exp'", "T.exp")):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                A[0] = tl.exp(A[0])
+
+    with refused(ValueAttributeError, at="tl.compil", naming=("did you mean compile",)):
+
+        @T.prim_func
+        def kernel2(A: Ints):
+            with T.Kernel(1, threads=32):
+                A[0] = tl.compil(A[0])
+
+
+def test_a_program_is_no_kernel(refused):
+    from tile_core.errors import NotAKernelError
+
+    @T.prim_func
+    def program(A: Ints):
+        with T.Kernel(1, threads=32):
+            A[0] = 1
+
+    with refused(NotAKernelError, at="program(", naming=("program", "tl.compile(program)")):
+        program(torch.zeros(8, dtype=torch.int32))
+    assert isinstance(program, tirx.PrimFunc)
+
+
+def test_a_mistyped_keyword_is_named(refused):
+    with refused(CallSignatureError, at="T.Pipelined(4, stages=2)", naming=("did you mean", "num_stages")):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel(1, threads=32):
+                for i in T.Pipelined(4, stages=2):
+                    A[i] = 1
+
+
 def test_errors_outside_of_a_trace_have_the_callers_line():
     for make in (
         lambda: T.Tensor((2.5,), "int8"),

@@ -42,6 +42,17 @@ def test_equal_numbers_of_different_types_are_different_arguments(factory):
     assert factory.parse_cache_key(float("nan")) == factory.parse_cache_key(float("nan"))
 
 
+def test_a_tensor_that_an_eager_kernel_does_not_declare(fake):
+    @tl.jit
+    def fill(X):
+        with T.Kernel(1):
+            X[0] = 1
+
+    with pytest.raises(errors.CompileTimeArgumentError, match="Tensor for 'X'") as caught:
+        fill(torch.ones(3))
+    assert "X: T.Tensor(shape, dtype)" in caught.value.remedy
+
+
 def test_lists_and_dicts_are_arguments(factory):
     key = factory.parse_cache_key
     assert key([1, {"a": [2]}]) == key([1, {"a": [2]}])

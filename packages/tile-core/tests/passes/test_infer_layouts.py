@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import tile_core.language as T
-from tile_core.errors import TileExtentError
 from tile_core.layouts.mapping import FlatMapping, SplitMapping
 
 
@@ -132,19 +131,6 @@ def test_a_scalar_that_spare_threads_would_lack_is_shared(run_until: Any) -> Non
     _mappings, shared = plan_of(run_until, func)
     # Its reduction then runs as loops, which read all of `x` from one thread.
     assert shared == ["x", "total"]
-
-
-def test_a_tile_of_unknown_size_is_refused(run_until: Any) -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for w in T.serial(1, 4):
-                tile = T.alloc_shared((w,), "float32")
-                T.clear(tile)
-
-    with pytest.raises(TileExtentError, match="extent w of tile") as caught:
-        run_until(kernel, "infer_layouts")
-    assert caught.value.span is not None
 
 
 def test_axes_that_never_meet_have_the_same_threads(run_until: Any) -> None:

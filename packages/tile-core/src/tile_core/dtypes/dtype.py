@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, NoReturn, cast
 from tile_core.dtypes._table import ALIASES, HINTS, ROWS, STRING_ALIASES
 from tile_core.dtypes.spelling import foreign_name
 from tile_core.errors.dtypes import DTypeCallError, DTypeMappingError, UnknownDTypeError, UnknownDTypeObjectError
+from tile_core.errors.suggest import did_you_mean
 
 Kind = Literal["bool", "int", "uint", "float", "handle", "void"]
 Encoding = Literal["ieee", "fn", "fnuz", "finite", "scale"]
@@ -396,5 +397,6 @@ def _refuse(value: object) -> NoReturn:
         )
     base = value.partition("x")[0]
     hint = HINTS.get(value) or HINTS.get(base)
-    remedy = f"did you mean {hint}?" if hint else "names are listed in the documentation under Data types"
+    listed = "names are listed in the documentation under Data types"
+    remedy = f"did you mean {hint}?" if hint else did_you_mean(base, ROWS, listed)
     raise UnknownDTypeError(f"{value!r} names no dtype", remedy=remedy)

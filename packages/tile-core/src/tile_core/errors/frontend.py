@@ -453,14 +453,14 @@ class AssignmentTargetError(TileError, TypeError):
     """The left side of an assignment cannot be stored to.
 
     Elements are assigned one by one (`A[i, j] = v`); whole buffers and slices are filled with `T.fill` and copied with
-    `T.copy`.
+    `T.copy`. An assignment to the name of a tensor parameter that is never read stores nothing, so it is refused.
     """
 
     code = "TILE-E0141"
 
 
 class ValueAttributeError(TileError, AttributeError):
-    """A device value or buffer was asked for an attribute that it does not have.
+    """A device value, a buffer or a module of this package was asked for an attribute that it does not have.
 
     A buffer has `shape`, `dtype`, `ndim`, `strides`, `scope` and `name`; a scalar has `dtype`. Methods of torch and
     numpy tensors are functions of the language: `T.cast(x, ...)`, `T.reduce_sum(A, out)`, `T.reshape(A, shape)`.

@@ -190,7 +190,7 @@ class NotAKernelError(TileError, TypeError):
     """What was given to `jit` or `compile` is not a tile program, or the factory did not return one.
 
     `jit` decorates a function that returns a `@T.prim_func`, or an eager kernel that annotates its tensors and opens
-    `T.Kernel`. `compile` takes what `@T.prim_func` made.
+    `T.Kernel`. `compile` takes what `@T.prim_func` made, which is a program: it is not called itself.
     """
 
     code = "TILE-E0716"

@@ -17,7 +17,7 @@ from tile_core.errors.frontend import (
     UnpackError,
 )
 from tile_core.frontend.builder import current_builder
-from tile_core.frontend.markers import CarriedVariable, Marker
+from tile_core.frontend.markers import Carried, CarriedVariable, Marker
 from tile_core.frontend.values import Buffer, Element, Expr, Region, Value, Var, VarCell, unwrap_stored
 from tile_core.frontend.writes import is_address, mentioned_buffers, read_buffers
 from tile_core.ir.regions import constant
@@ -40,6 +40,20 @@ def assign(name: str, old: Any, value: Any) -> Any:
     if isinstance(old, CarriedVariable) and old.was_read:
         old.refuse(name)
     return bound(name, value)
+
+
+def assign_unread(name: str, old: Any, value: Any) -> Any:
+    """`name = value` for a parameter that the function never reads: for a tensor, a store that was meant otherwise.
+
+    Raises:
+        AssignmentTargetError: the parameter is a tensor.
+    """
+    if isinstance(old.value if isinstance(old, Carried) else old, Buffer):
+        raise AssignmentTargetError(
+            f"`{name} = ...` gives the name {name} to another value; nothing is stored in the tensor",
+            remedy=f"use T.copy(src, {name}) for a tile, {name}[...] = for elements",
+        )
+    return assign(name, old, value)
 
 
 def bound(name: str, value: Any) -> Any:

@@ -20,7 +20,7 @@ from tile_core.frontend import arith, refusals
 from tile_core.frontend.builder import Frame, current_builder
 from tile_core.frontend.loops import LoopNest
 from tile_core.frontend.markers import UNBOUND, Carried, CarriedVariable, Marker, PythonState, Rebound
-from tile_core.frontend.values import Value, VarCell, unwrap
+from tile_core.frontend.values import Buffer, Value, VarCell, unwrap
 
 Values = tuple[Any, ...]
 
@@ -68,9 +68,12 @@ class _NameScope:
         if self.state is not None:
             self.state.check(self.where, self.span)
         return tuple(
-            old if all(_same(old, end[position]) for end in ends) else Rebound(self.where, self.span)
+            old if all(_same(old, end[position]) for end in ends) else self._rebound([end[position] for end in ends])
             for position, old in enumerate(self.before)
         )
+
+    def _rebound(self, ends: list[Any]) -> Rebound:
+        return Rebound(self.where, self.span, any(isinstance(end, Buffer) for end in ends))
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -243,7 +243,10 @@ class Expr(Value):
         raise DeviceValueAsNumberError("int() of a device value", remedy='use T.cast(x, "int32")')
 
     def __float__(self) -> float:
-        raise DeviceValueAsNumberError("float() of a device value", remedy='use T.cast(x, "float32")')
+        raise DeviceValueAsNumberError(
+            "float() of a device value",
+            remedy='use T.cast(x, "float32"), or the function of the language, such as T.exp for math.exp',
+        )
 
     def __len__(self) -> int:
         raise DeviceValueAsNumberError(f"len() of the scalar {self}", remedy="a scalar has no length")

@@ -20,14 +20,17 @@ from tile_core.errors.frontend import (
     InternalCompilerError,
     OperandError,
     UndefinedNameError,
+    ValueAttributeError,
 )
+from tile_core.errors.suggest import did_you_mean
 from tile_core.frontend.builder import Builder
 from tile_core.frontend.exprs import Value
-from tile_core.frontend.positions import is_own_failure, is_own_file, raised_at
+from tile_core.frontend.positions import is_own_failure, is_own_file, raised_at, signature_remedy
 
 _SIGNATURE = re.compile(
     r"(\w+\.)*(?P<name>\w+)\(\) (missing \d+ required|takes |got an unexpected keyword|got multiple values|got some )"
 )
+_OUR_VALUES = re.compile(r"\b(Element|Expr|Var|VarCell|Buffer|Region)\b")
 
 
 @contextlib.contextmanager
@@ -43,7 +46,9 @@ def reporting(builder: Builder) -> Iterator[None]:
         coded = _coded(error)
         if coded is None:
             raise
-        coded.span = raised_at(error) or builder.source_span
+        place = raised_at(error)
+        # What a library raised about its arguments is about the line that called it.
+        coded.span = place if place is not None and "site-packages" not in place.file else builder.source_span or place
         raise coded from error
 
 
@@ -61,7 +66,7 @@ def refuse_swallowed(builder: Builder) -> None:
 def _coded(error: Exception) -> TileError | None:
     if isinstance(error, RecursionError):
         return ControlFlowError(
-            "macros call each other without end", remedy="end a recursion by a condition that is known while tracing"
+            "functions call each other without end", remedy="end a recursion by a condition that is known while tracing"
         )
     if _called_a_program(error):
         return CallSignatureError(
@@ -77,6 +82,8 @@ def _coded(error: Exception) -> TileError | None:
             f"a tensor stands where one number or truth value is meant: {_first_line(error)}",
             remedy="pass a Python number, or take one out of it with .item()",
         )
+    if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and _is_own_module(error.obj):
+        return ValueAttributeError(str(error), remedy=_other_name(error.obj, str(error.name)))
     if is_own_failure(error):
         return InternalCompilerError(
             f"{type(error).__name__}: {_first_line(error)}",
@@ -86,9 +93,27 @@ def _coded(error: Exception) -> TileError | None:
         return UndefinedNameError(str(error), remedy="define the name before this line, or pass it as an argument")
     text = re.sub(r"\.__(init|new)__\(\)", "()", str(error))
     match = _SIGNATURE.match(text) if isinstance(error, TypeError) else None
-    if match is not None and _called_by_name(error, match["name"]):
-        return CallSignatureError(text, remedy=f"see help(T.{match['name']})")
+    function = match and _called_by_name(error, match["name"])
+    if match is not None and function is not None:
+        return CallSignatureError(text, remedy=signature_remedy(match["name"], function, text))
+    if isinstance(error, TypeError) and _OUR_VALUES.search(str(error)):
+        return DeviceValueAsNumberError(
+            f"a function of Python was given a value that is known only when the kernel runs: {_first_line(error)}",
+            remedy="use the function of the language, such as T.exp for np.exp or torch.exp; dir(T) lists them",
+        )
     return None
+
+
+def _is_own_module(module: types.ModuleType) -> bool:
+    return is_own_file(getattr(module, "__file__", None) or "")
+
+
+def _other_name(module: types.ModuleType, name: str) -> str:
+    """Where a name that a module lacks may be found."""
+    language = sys.modules.get("tile_core.language")
+    if language is not None and name in language.__all__:
+        return f"it is T.{name} (import tile_core.language as T)"
+    return did_you_mean(name, dir(module), f"dir({module.__name__}) lists its names")
 
 
 def _called_a_program(error: Exception) -> bool:
@@ -100,8 +125,8 @@ def _called_a_program(error: Exception) -> bool:
     return False
 
 
-def _called_by_name(error: Exception, name: str) -> bool:
-    """Whether `name` is a function of this package that the frame of a refused call has, itself or in a module."""
+def _called_by_name(error: Exception, name: str) -> Any:
+    """The function `name` of this package that the frame of a refused call has, itself or in a module, or `None`."""
     trace = error.__traceback__
     assert trace is not None
     while trace.tb_next is not None:
@@ -110,7 +135,7 @@ def _called_by_name(error: Exception, name: str) -> bool:
     scope = {**frame.f_globals, **frame.f_locals}
     modules = [value for value in scope.values() if isinstance(value, types.ModuleType)]
     found = [*scope.values(), *(vars(module).get(name) for module in modules)]
-    return any(getattr(value, "__name__", None) == name and _is_own(value) for value in found)
+    return next((value for value in found if getattr(value, "__name__", None) == name and _is_own(value)), None)
 
 
 def _is_own(value: Any) -> bool:

@@ -39,13 +39,15 @@ class Rebound(Marker):
 
     where: str
     span: SourceSpan | None
+    is_tile: bool = False
 
     def refuse(self, name: str) -> NoReturn:
         """Raise ReboundNameError."""
         line = "" if self.span is None else f" (line {self.span.line})"
+        variable = f"make it a variable before the {self.where}: {name} = T.alloc_var(dtype, init=...)"
         raise ReboundNameError(
             f"{name} was assigned in a {self.where}{line}, which runs when the kernel does, and is used after it",
-            remedy=f"make it a variable before the {self.where}: {name} = T.alloc_var(dtype, init=...)",
+            remedy=f"allocate the tile before the {self.where}" if self.is_tile else variable,
         )
 
 

@@ -76,6 +76,14 @@ def bindings(nodes: Iterable[ast.AST]) -> Bindings:
     return found
 
 
+def read_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The names that `nodes` read, also by `x += y`, or delete."""
+    found = [inner for node in nodes for inner in ast.walk(node)]
+    plain = (node.id for node in found if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store))
+    added = (node.target.id for node in found if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name))
+    return frozenset((*plain, *added))
+
+
 def assigned_names(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     """The names that `nodes` bind or delete, in order of first appearance."""
     return tuple(bindings(nodes).names)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import os
+import re
 import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tile_core.errors.base import SourceSpan, TileError
 from tile_core.errors.frontend import CallSignatureError
+from tile_core.errors.suggest import did_you_mean
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
 # The programs of the conformance kit are written as a user writes them.
@@ -22,6 +25,7 @@ ON_BEHALF = tuple(
     str(Path(PACKAGE, "frontend", name)) for name in ("tracer.py", "binding.py", "control.py", "positions.py")
 )
 STANDARD_LIBRARY = str(Path(os.__file__).parent)
+_KEYWORD = re.compile(r"unexpected keyword argument '(\w+)'")
 ANNOTATION = "<annotation>"
 """The file name under which annotations written as strings are evaluated."""
 
@@ -86,12 +90,20 @@ def located(function: Callable[P, R]) -> Callable[P, R]:
             # Without a frame of the function, Python could not bind the arguments to its parameters.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 name = function.__qualname__.removesuffix(".__init__")
+                text = str(error).replace(".__init__()", "()")
                 raise CallSignatureError(
-                    str(error).replace(".__init__()", "()"), remedy=f"see help(T.{name})", span=caller_span()
+                    text, remedy=signature_remedy(name, function, text), span=caller_span()
                 ) from None
             raise
 
     return call
+
+
+def signature_remedy(name: str, function: Callable[..., Any], refusal: str) -> str:
+    """What to do about arguments that `T.<name>` does not take: the keyword that was meant, or the place to look."""
+    keyword = _KEYWORD.search(refusal)
+    otherwise = f"see help(T.{name})"
+    return did_you_mean(keyword[1], inspect.signature(function).parameters, otherwise, 2) if keyword else otherwise
 
 
 def raised_at(error: BaseException) -> SourceSpan | None:

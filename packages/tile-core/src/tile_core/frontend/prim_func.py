@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from tvm import ir, tirx
 
 from tile_core.errors.base import SourceSpan
-from tile_core.errors.frontend import OutputError, ParameterError, ReturnValueError
+from tile_core.errors.frontend import CallSignatureError, OutputError, ParameterError, ReturnValueError
+from tile_core.errors.runtime import NotAKernelError
 from tile_core.frontend.annotations import make_parameter
-from tile_core.frontend.builder import Builder, building
+from tile_core.frontend.builder import Builder, active_builder, building
 from tile_core.frontend.guard import refuse_swallowed, reporting
-from tile_core.frontend.positions import ANNOTATION, located, user_frame
+from tile_core.frontend.positions import ANNOTATION, caller_span, located, user_frame
 from tile_core.frontend.rewrite import require_function, rewritten_code, traced
 from tile_core.frontend.values import Buffer
 from tile_core.frontend.verify import verify_scopes
@@ -48,6 +49,29 @@ def prim_func(func: Callable[..., Any] | None = None) -> Any:
         return lambda given: trace_function(given, outer)
     require_function(func, "T.prim_func")
     return trace_function(func, outer)
+
+
+class TileProgram(tirx.PrimFunc):
+    """A traced function. It is a program, not yet a kernel: calling it says what to do instead."""
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        """Raise.
+
+        Raises:
+            CallSignatureError: called by a traced function.
+            NotAKernelError: called with tensors.
+        """
+        name = str(self.attrs["global_symbol"])
+        if active_builder() is not None:
+            raise CallSignatureError(
+                f"a traced function cannot call {name}, a T.prim_func",
+                remedy="decorate the helper with @T.macro instead",
+            )
+        raise NotAKernelError(
+            f"{name} is a program that is not compiled yet, and was called",
+            remedy=f"compile it: kernel = tl.compile({name}); kernel(...)",
+            span=caller_span(),
+        )
 
 
 def trace_function(func: Callable[..., Any], outer: Mapping[str, Any]) -> tirx.PrimFunc:
@@ -84,7 +108,7 @@ def finish(builder: Builder, parameters: list[ir.Var], result: Any, span: Source
         func = func.with_attr(key, value)
     if outputs:
         func = func.with_attr(OUT_IDX, list(range(len(parameters), len(every))))
-    return func
+    return TileProgram(func.params, func.body, func.ret_type, func.attrs, func.span)
 
 
 def _outputs(builder: Builder, result: Any) -> list[Buffer]:

@@ -17,7 +17,7 @@ from tile_core.errors.frontend import (
     LoopElseError,
     UnsupportedSyntaxError,
 )
-from tile_core.frontend.names import assigned_names, bindings, parameter_names
+from tile_core.frontend.names import assigned_names, bindings, parameter_names, read_names
 from tile_core.frontend.nodes import (
     TRACER,
     Block,
@@ -71,12 +71,14 @@ class StatementRewriter:
         self.places: list[Place] = []
         self.loops: list[type[ast.stmt]] = []
         self._temporaries = 0
+        self._unread: frozenset[str] = frozenset()
         self._expressions = ExpressionRewriter((), self._refuse)
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """The definition rewritten: no decorators, annotations or defaults, which the caller supplies."""
         given = parameter_names(node)
         found = bindings(node.body)
+        self._unread = frozenset(given) - read_names(node.body)
         self._expressions = ExpressionRewriter(frozenset(found.names), self._refuse, has_walrus=found.has_walrus)
         unbound = [ast.Name(name, ast.Store()) for name in found.names if name not in given]
         body = self.block(node.body)
@@ -270,7 +272,8 @@ class StatementRewriter:
     def _store(self, target: ast.expr, value: ast.expr) -> Block:
         """Assignment by the rules of `Tracer.assign`."""
         if isinstance(target, ast.Name):
-            return [assign(target.id, call("assign", text(target.id), load(target.id), value))]
+            rule = "assign_unread" if target.id in self._unread else "assign"
+            return [assign(target.id, call(rule, text(target.id), load(target.id), value))]
         if isinstance(target, ast.Subscript):
             return [ast.Expr(call("set_item", self._value(target.value), self._key(target.slice), value))]
         if isinstance(target, ast.Attribute):

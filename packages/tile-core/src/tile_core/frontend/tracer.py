@@ -74,6 +74,7 @@ class Tracer:
     # Assignment
 
     assign = staticmethod(binding.assign)
+    assign_unread = staticmethod(binding.assign_unread)
     annotated = staticmethod(binding.annotated)
     converted = staticmethod(binding.converted)
     declare = staticmethod(binding.declare)

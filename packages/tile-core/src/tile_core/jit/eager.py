@@ -28,7 +28,7 @@ from tile_core.errors.runtime import (
 from tile_core.jit.captures import Captures
 from tile_core.jit.compile import compile as compile_program
 from tile_core.jit.facts import any_lazy_sign, describe
-from tile_core.jit.freeze import freeze
+from tile_core.jit.freeze import freeze, is_tensor
 
 if TYPE_CHECKING:
     from tile_core.frontend.eager import EagerFunction, EagerSignature, TensorSpec
@@ -158,6 +158,11 @@ class EagerMode:
             if value is _EMPTY:
                 raise CompileTimeArgumentError(
                     f"{self._name} was called without its compile-time parameter {name!r}", remedy=f"pass {name}=..."
+                )
+            if is_tensor(value):
+                raise CompileTimeArgumentError(
+                    f"{self._name} was given a {type(value).__name__} for {name!r}, which its body does not declare",
+                    remedy=f"declare the tensor in the body, `{name}: T.Tensor(shape, dtype)`",
                 )
             constants[name] = value
         return constants

@@ -12,6 +12,11 @@ from typing import Any
 from tile_core.errors.runtime import CompileTimeArgumentError
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether a value is an array of any library."""
+    return hasattr(type(value), "__dlpack__")
+
+
 def freeze(value: Any) -> Hashable:
     """A hashable stand-in that is equal for two values exactly where they trace to the same program.
 
@@ -29,7 +34,7 @@ def freeze(value: Any) -> Hashable:
         return (type(value), frozenset(map(freeze, value)))
     if isinstance(value, float):
         return (type(value), "nan" if math.isnan(value) else value.hex())
-    if hasattr(type(value), "__dlpack__"):
+    if is_tensor(value):
         raise CompileTimeArgumentError(
             f"a {type(value).__name__} was given for a compile-time argument",
             remedy="tensors are passed to the compiled kernel: factory(...)(tensor, ...)",

@@ -7,11 +7,11 @@ kernel can carry the options of all targets that it is compiled for.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tile_core.errors.runtime import PassConfigError
+from tile_core.errors.suggest import did_you_mean
 from tile_core.passes.pipeline import build_pipeline
 from tile_core.plugins.manager import backends
 from tile_core.plugins.manifest import Backend
@@ -32,10 +32,9 @@ def check_pass_configs(configs: Mapping[str, Any], backend: Backend, target: Tar
         return
     known.update(_of_passes(backend, target))
     for name in sorted(set(configs) - known):
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
         raise PassConfigError(
             f"there is no pass config {name!r}",
-            remedy=f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(known))}",
+            remedy=did_you_mean(name, known, f"there are: {', '.join(sorted(known))}", count=3),
         )
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
+from tile_core.errors.suggest import did_you_mean
 from tile_core.language._names import PORTABLE_NAMES
 
 Names = Mapping[str, Iterable[str]]
@@ -118,10 +119,7 @@ def _remedy(current: Dialect, name: str) -> str:
     planned = [module for module in others if name in _names_of(module, "unimplemented")]
     if planned:
         return f"it belongs to {' and '.join(planned)}, where it is not implemented yet"
-    import difflib
-
-    close = difflib.get_close_matches(name, current.exports, n=1)
-    return f"did you mean {close[0]}?" if close else "dir(T) lists the names"
+    return did_you_mean(name, current.exports, "dir(T) lists the names")
 
 
 def _installed_dialects() -> list[str]:

@@ -82,15 +82,16 @@ class Group:
                 slot.append(number)
         return tuple(map(tuple, found))
 
+    @property
+    def fastest(self) -> tuple[int, ...]:
+        """The classes of neighbouring threads; a group of single elements has none."""
+        return next(iter(self.slots), ())
+
     def _meet(self, a: int, b: int) -> bool:
         return any(a in member.classes and b in member.classes for member in self.members)
 
     @property
     def laned(self) -> tuple[int, ...]:
         """The classes that vectors may lie along: the fastest, where they are the last axis of every member."""
-        if not self.extents:
-            return ()
-        fastest = self.slots[0]
-        return (
-            fastest if all(number not in member.classes[:-1] for member in self.members for number in fastest) else ()
-        )
+        last_of_all = all(number not in member.classes[:-1] for member in self.members for number in self.fastest)
+        return self.fastest if last_of_all else ()

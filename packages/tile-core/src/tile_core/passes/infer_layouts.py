@@ -32,12 +32,9 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.errors.passes import TileExtentError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
-from tile_core.ir.regions import constant
-from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import viewed
 from tile_core.layouts.digits import DigitMapping, extent_of
 from tile_core.layouts.mapping import FlatMapping, Mapping, SplitMapping
@@ -57,7 +54,6 @@ class InferLayouts:
     """See the module.
 
     Raises:
-        TileExtentError: a tile whose size is not known before the call.
         LayoutError: a layout of the author's that cannot be kept.
     """
 
@@ -69,7 +65,6 @@ class InferLayouts:
         plan = Plan()
         for stmt in launch_ir.launches(func.body):
             launch = launch_ir.from_stmt(stmt)
-            _require_constant_extents(launch.body)
             _plan_launch(plan, launch, context.capabilities, self.units)
         context.state[self.name] = plan
         context.report["fragments_in_shared"] = [str(buffer.name) for buffer in plan.shared]
@@ -78,17 +73,6 @@ class InferLayouts:
             for buffer, placement in plan.fragments.items()
         }
         return func
-
-
-def _require_constant_extents(body: S.Stmt) -> None:
-    for stmt in visit.collect(body, S.AllocBuffer):
-        unknown = [extent for extent in stmt.buffer.shape if constant(extent) is None]
-        if unknown and regions.scope(stmt.buffer) != regions.GLOBAL:
-            raise TileExtentError(
-                f"the extent {unknown[0]} of {stmt.buffer.name} is not known before the kernel is called",
-                remedy="allocate the largest size that is needed",
-                span=from_tvm(stmt.span),
-            )
 
 
 def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any, units: MatrixUnits | None) -> None:
@@ -251,7 +235,7 @@ class _Settled:
     def unscannable(self) -> list[Node]:
         """The fragments of a group whose scans would not run along neighbouring threads of whole or divided warps."""
         for number in self._group.scanned:
-            if self._group.digits is not None or self._threads is None or number not in self._group.slots[0]:
+            if self._group.digits is not None or self._threads is None or number not in self._group.fastest:
                 return list(self._group.fragments)
             (count, _stride) = self._threads.digits[number][0]
             if count % self._warp and (count > self._warp or count & (count - 1)):

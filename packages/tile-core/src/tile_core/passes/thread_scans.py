@@ -152,7 +152,9 @@ class _Scan:
         own = tirx.floordiv(thread, int32(warp))
         first: ir.Expr = int32(0)
         if self._threads < self._scope.block:
-            first = tirx.floordiv(thread, int32(self._threads)) * warps
+            # Threads beyond those in use repeat the work of the first ones.
+            used = thread if self._group.used == self._scope.block else tirx.floormod(thread, int32(self._group.used))
+            first = tirx.floordiv(used, int32(self._threads)) * warps
 
         def leave(step: ir.Expr) -> S.Stmt:
             return S.BufferStore(workspace, tirx.BufferLoad(totals, [step]), [step * every + own], self._span)

@@ -16,6 +16,7 @@ from tile_core.ops.build import Tile, parallel
 from tile_core.ops.print import PRINT
 from tile_core.ops.threads import thread_call
 from tile_core.passes.base import Edit
+from tile_core.passes.check_extents import CheckExtents
 from tile_core.passes.drop_unused_names import DropUnusedNames
 from tile_core.passes.group_threads import GroupThreads
 from tile_core.passes.infer_layouts import InferLayouts
@@ -87,7 +88,7 @@ def thread_edits(
     """
     return (
         drop("lower_scalar_ops"),
-        insert_after("check_semantics", MarkPlacedTiles(), GroupThreads()),
+        insert_after("check_semantics", CheckExtents(), MarkPlacedTiles(), GroupThreads()),
         insert_before("lower_tile_ops", MarkReductions(), *([MarkMatrixOps()] if units is not None else [])),
         insert_before("legalize_bounds", PlaceTiles(), InferLayouts(units)),
         insert_after(

@@ -29,6 +29,7 @@ from tile_core.errors.plugins import (
     HookResultError,
     UnknownTargetError,
 )
+from tile_core.errors.suggest import did_you_mean
 from tile_core.plugins import hookspecs
 from tile_core.plugins.manifest import Backend, Detection
 from tile_core.settings import settings
@@ -106,7 +107,8 @@ class Registry:
         kinds = sorted(k for b in self.backends().values() for k in b.target_kinds)
         raise UnknownTargetError(
             f"no backend compiles for target kind {kind!r}",
-            remedy=f'installed backends compile for: {", ".join(kinds) or "nothing"}; "auto" chooses among them'
+            remedy=did_you_mean(kind, kinds, "").replace("?", "? ")
+            + f'installed backends compile for: {", ".join(kinds) or "nothing"}; "auto" chooses among them'
             + self._unusable(),
         )
 

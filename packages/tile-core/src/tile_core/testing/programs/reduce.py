@@ -184,6 +184,29 @@ def a_scan_from_shared_into_a_fragment(run: Run) -> None:
 
 
 @TABLE(needs=("scan",))
+def scans_that_leave_threads_over(run: Run) -> None:
+    for m, n, threads in ((1, 1, 33), (2, 513, 160), (3, 97, 96), (5, 64, 1)):
+
+        @T.prim_func
+        def kernel(
+            A: T.Tensor((m, n), T.float32), Sums: T.Tensor((m, n), T.float32), Most: T.Tensor((m, n), T.float32)
+        ):
+            with T.Kernel(1, threads=threads):
+                f = T.alloc_fragment((m, n), T.float32)
+                T.copy(A, f)
+                T.cumsum(f, dim=1, reverse=True)
+                T.copy(f, Sums)
+                T.copy(A, f)
+                T.cummax(f, dim=1)
+                T.copy(f, Most)
+
+        a, sums, most = run.integers(m, n, dtype="float32"), run.empty(m, n), run.empty(m, n)
+        run(kernel, a, sums, most)
+        run.equal(sums, a.flip(1).cumsum(1).flip(1))
+        run.equal(most, a.cummax(1).values)
+
+
+@TABLE(needs=("scan",))
 def running_maximum(run: Run) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((7, 50), T.float32), B: T.Tensor((7, 50), T.float32)):
