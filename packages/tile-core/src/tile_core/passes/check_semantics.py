@@ -35,6 +35,7 @@ from tile_core.ops.base import PREFIX, op_name
 from tile_core.ops.threads import NEEDS_THREADS, SHUFFLES, called, is_instruction
 from tile_core.passes.base import PassContext
 from tile_core.passes.check_reducers import check_reducers
+from tile_core.passes.check_tile_regions import check_tile_regions
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class CheckSemantics:
         """Check `func`; it is returned as it is."""
         _Checker(context).check(func.body, _Place())
         check_reducers(func.body)
+        check_tile_regions(func.body)
         return func
 
 

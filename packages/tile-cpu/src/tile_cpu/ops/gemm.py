@@ -32,10 +32,10 @@ from tile_cpu.llvm.functions import Function, importing
 from tile_cpu.llvm.gemm_kernels import Dot, Product
 from tile_cpu.llvm.transpose import transpose_kernel
 from tile_cpu.ops import matrices
-from tile_cpu.ops.bounds import inside_tensor
+from tile_cpu.ops.bounds import inside
 from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, Registers, cuts
 from tile_cpu.ops.matrices import Matrix, Panels, RowTiles, Shifted
-from tile_cpu.ops.prepared import DEPTH, PADDED, prepared
+from tile_cpu.ops.prepared import DEPTH, INSIDE, PADDED, prepared
 
 _COMPUTED = ("float32", "float64", "int32", "int64")
 _DOTS = {("bfloat16", "float32"): "bf16", ("int8", "int32"): "s8", ("uint8", "int32"): "u8"}
@@ -128,6 +128,10 @@ class _Plain:
         """How many steps of `group` elements along K count, as int64."""
         return cast(tirx.floordiv(self._valid + (group - 1), int32(group)), as_dtype("int64"))
 
+    def _in_place(self, side: str) -> bool:
+        """Whether an operand may be accessed by address: it lies within its tensor or tile."""
+        return side in str(self._call.attrs.get(INSIDE, "")) or inside(self._call.region(side)) is None
+
     def _source(self, side: str) -> Matrix:
         return Matrix(Tile(self._call.region(side)), side != "c" and transposed(self._call, side))
 
@@ -144,7 +148,7 @@ class _Plain:
     def _sums(self) -> Matrix:
         """C in the dtype of the sums; another dtype is converted back afterwards."""
         c = self._source("c")
-        if c.dtype == self._product.dtype and c.contiguous_rows:
+        if c.dtype == self._product.dtype and c.contiguous_rows and self._in_place("c"):
             return c
         sums = self._new(self._rows, self._columns, self._product.dtype, f"{c.tile.name}_{self._product.dtype}")
         if not self._product.clear:
@@ -154,7 +158,7 @@ class _Plain:
 
     def _left(self) -> Matrix:
         a = self._source("a")
-        if a.dtype == self._product.dtype and not self._padded:
+        if a.dtype == self._product.dtype and not self._padded and self._in_place("a"):
             return a
         return self._prepared(*self._copied(a, self._rows, self._depth))
 
@@ -169,7 +173,7 @@ class _Plain:
                 b, copy = self._copied(b, self._depth, self._columns)
                 steps = [matrices.allocation(b), copy]
             return self._prepared(turned, *steps, *self._transposed(b, turned))
-        if b.tile.scope != GLOBAL and b.dtype == dtype:
+        if b.tile.scope != GLOBAL and b.dtype == dtype and self._in_place("b"):
             return b
         packed = matrices.panels(self._depth, self._columns, self._width, dtype, f"{name}_panels")
         return self._prepared(packed, matrices.pack_panels(b, packed, self._columns))
@@ -196,9 +200,9 @@ class _Plain:
         return [self._within(b, sequence(steps), one_by_one)]
 
     def _within(self, matrix: Matrix, fast: S.Stmt, guarded: S.Stmt) -> S.Stmt:
-        """`fast`, which accesses `matrix` by address, or, where its region reaches beyond the tensor, `guarded`."""
-        inside = inside_tensor(matrix.tile.region)
-        return fast if inside is None else S.IfThenElse(inside, fast, guarded, self._call.span)
+        """`fast`, which accesses `matrix` by address, or, where its region reaches beyond its memory, `guarded`."""
+        condition = inside(matrix.tile.region)
+        return fast if condition is None else S.IfThenElse(condition, fast, guarded, self._call.span)
 
     def _turn(self, source: Matrix, target: Matrix, rows: int, columns: int, group: int) -> S.Stmt:
         """Transpose 32-bit elements, which are `group` elements of `source`; `rows` and `columns` are whole blocks."""
@@ -238,7 +242,7 @@ class _Grouped(_Plain):
     def _tiles_of_a(self) -> RowTiles:
         """A as matrix tiles are loaded: where it is if it is a tile, one after the other if it is a tensor."""
         a = self._source("a")
-        if a.tile.scope != GLOBAL and a.contiguous_rows and self._in_groups(a.strides[0]):
+        if a.tile.scope != GLOBAL and a.contiguous_rows and self._in_groups(a.strides[0]) and self._in_place("a"):
             return matrices.rows_in_place(a, self._dot.group)
         packed = matrices.row_tiles(self._rows, self._depth, a.dtype.tvm, self._dot.group, f"{a.tile.name}_tiles")
         return self._prepared(packed, matrices.pack_tiles(a, packed))
@@ -248,7 +252,7 @@ class _Grouped(_Plain):
         a = self._source("a")
         width = self._steps * self._dot.group
         whole = a.contiguous_rows and width == self._depth and self._in_groups(a.strides[0])
-        if whole and not flip and not self._padded:
+        if whole and not flip and not self._padded and self._in_place("a"):
             return a
         padded = matrices.local(self._rows, width, a.dtype.tvm, f"{a.tile.name}_groups")
         return self._prepared(padded, matrices.pad_columns(a, padded, self._rows, self._depth, flip=flip))

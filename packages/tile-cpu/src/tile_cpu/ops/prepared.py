@@ -11,6 +11,9 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 PREPARED = "tile.prepared"
+INSIDE = "tile_cpu.inside"
+"""The attribute of a `tile.gemm` in which `mark_inside` names the operands, of `"abc"`, that surely lie within their
+tensor or tile: those may be accessed by address."""
 PADDED, DEPTH = "tile_cpu.padded", "tile_cpu.depth"
 """Attributes of a `tile.gemm` from `stream_operands`: A may reach beyond its tensor and reads zeros there;
 how many elements along K count, at least 1, the others being zeros or no part of the product."""
