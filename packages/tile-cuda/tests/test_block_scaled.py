@@ -250,16 +250,18 @@ def gemm(m: int, n: int, k: int, *, by_steps: bool = False, transposed: bool = T
 @pytest.mark.emulate
 @pytest.mark.parametrize(
     ("n", "k", "options"),
-    [(48, 64, {"granularity": 64}), (64, 96, {"by_steps": True}), (64, 64, {"transposed": False})],
+    [(48, 64, {"granularity": 64}), (64, 96, {"by_steps": True}), (64, 64, {"transposed": False, "far": 125})],
 )
 def test_products_of_tiles(n: int, k: int, options: dict[str, Any]) -> None:
-    rng, m = np.random.default_rng(3), 128
+    """`far`: with factors of A its elements leave the range of float32, and factors of B bring them back."""
+    rng, m, options = np.random.default_rng(3), 128, dict(options)
+    far = options.pop("far", 0)
     a = rng.integers(-3, 4, (m, k)).astype(ml_dtypes.float8_e4m3fn)
     b = rng.integers(-3, 4, (n, k)).astype(ml_dtypes.float8_e5m2)
-    bytes_a, bytes_b = (factors(rng, lines, KINDS["mxf8f6f4"]) for lines in (m, 256))
+    bytes_a, bytes_b = factors(rng, m, KINDS["mxf8f6f4"]) + far, factors(rng, 256, KINDS["mxf8f6f4"]) - far
     each = np.arange(k) // options.get("granularity", 32) % 4
-    left = a.astype("float32") * values(bytes_a, "float8_e8m0fnu")[:, each]
-    right = b.astype("float32") * values(bytes_b[:n], "float8_e8m0fnu")[:, np.arange(k) // 32 % 4]
+    left = a.astype("float64") * values(bytes_a, "float8_e8m0fnu").astype("float64")[:, each]
+    right = b.astype("float64") * values(bytes_b[:n], "float8_e8m0fnu").astype("float64")[:, np.arange(k) // 32 % 4]
     words = [np.tile(one.view("uint32")[:, 0].reshape(-1, 32).T, (4, 1)) for one in (bytes_a, bytes_b)]
     given = (a, b if options.get("transposed", True) else np.ascontiguousarray(b.T))
     for target, execution in ((SM_100, "emulate"), ("interpret", "native")):

@@ -86,12 +86,12 @@ def _check_words(call: OpCall, name: str, tile: Tile, each: int, k: int) -> None
 
 
 def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
-    """The product of what the codes and their factors stand for."""
+    """The product of what the codes and their factors stand for, in float64, which holds every factor's product."""
     import numpy as np
 
     m, n, k = sizes(call)
     numbers = int(operands["k_start"]) + np.arange(k)
-    float32 = DType("float32")
+    wide = DType("float64")
 
     def scaled(side: str, lines: int) -> np.ndarray:
         tile = operands[side].reshape(operands[side].shape[-2:])
@@ -105,15 +105,15 @@ def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
         )
         at = (factor % IN_A_WORD * 8).astype(np.uint32)
         codes = (operands[FACTORS[side]][place] >> at[None, :] & 255).astype(np.uint8)
-        powers = np.ldexp(np.float32(1), codes.astype(np.int32) - 127).astype(np.float32)
+        powers = np.ldexp(1.0, codes.astype(np.int32) - 127)
         powers[codes == 255] = np.nan
-        return np.asarray(convert(by_lines, Tile(call.region(side)).dtype, float32) * powers)
+        return np.asarray(convert(by_lines, Tile(call.region(side)).dtype, wide) * powers)
 
     product = scaled("a", m) @ scaled("b", n).T
     c = operands["c"].reshape(operands["c"].shape[-2:])
     if not operands["clear_accum"]:
-        product = product + convert(c, Tile(call.region("c")).dtype, float32)
-    operands["c"][...] = convert(product, float32, Tile(call.region("c")).dtype).reshape(operands["c"].shape)
+        product = product + convert(c, Tile(call.region("c")).dtype, wide)
+    operands["c"][...] = convert(product, wide, Tile(call.region("c")).dtype).reshape(operands["c"].shape)
 
 
 def _refuse(call: OpCall, _context: LowerContext) -> S.Stmt:

@@ -253,6 +253,7 @@ inline float scale_factor(unsigned byte, bool is_power) {
 }
 
 // Block-scaled products of a warp: `Factors` factors a row of A and a column of B, bytes of a word of few lanes.
+// Two factors leave the range of a float32 where their product with the elements does not: in double all are exact.
 template <unsigned K, unsigned Factors, typename A, typename B, bool IsPower, unsigned ByteA, unsigned ThreadA,
           unsigned ByteB, unsigned ThreadB>
 void mma_scaled(void* d, const void* a, const void* b, uint32_t a_factors, uint32_t b_factors) {
@@ -270,15 +271,15 @@ void mma_scaled(void* d, const void* a, const void* b, uint32_t a_factors, uint3
       const unsigned row = lane / 4, column = 2 * (lane % 4) + at % 2;
       const uint32_t of_row = held(4 * row + 2 * ThreadA + at / 2)->a_factors;
       const uint32_t of_column = held(4 * column + ThreadB)->b_factors;
-      float sum = packed<F32>(d, at);
+      double sum = packed<F32>(d, at);
       for (unsigned k = 0; k < K; ++k) {
         const unsigned element = k % P, quarter = k / P % 4, group = k / (4 * P), run = k / (K / Factors);
-        const float left = held(4 * row + quarter)->a[element + P * (at / 2 + 2 * group)];
-        const float right = held(4 * column + quarter)->b[element + P * group];
+        const double left = held(4 * row + quarter)->a[element + P * (at / 2 + 2 * group)];
+        const double right = held(4 * column + quarter)->b[element + P * group];
         sum += left * scale_factor(of_row >> 8 * (ByteA + run) & 0xff, IsPower) *
                (right * scale_factor(of_column >> 8 * (ByteB + run) & 0xff, IsPower));
       }
-      pack<F32>(d, at, sum);
+      pack<F32>(d, at, static_cast<float>(sum));
     }
     return 0;
   });

@@ -371,13 +371,13 @@ struct ScaledProduct {
     const uint32_t word = product.descriptor;
     const unsigned n = (word >> 17 & 63) << 3;
     const bool is_e8m0 = word >> 23 & 1;
-    static float a[kTensorLanes][K], b[256][K];
-    const auto fill = [&](float (*to)[K], unsigned lines, uint64_t bits, unsigned format_at, unsigned trans_at,
+    static double a[kTensorLanes][K], b[256][K];
+    const auto fill = [&](double (*to)[K], unsigned lines, uint64_t bits, unsigned format_at, unsigned trans_at,
                           unsigned sign_at, uint32_t factors, unsigned first) {
       const NarrowFormat narrow = format(word, format_at);
       for (unsigned line = 0; line < lines; ++line)
         for (unsigned k = 0; k < K; ++k) {
-          const float scale = factor(factors, line, first + k / (K / Factors), is_e8m0);
+          const double scale = factor(factors, line, first + k / (K / Factors), is_e8m0);
           to[line][k] = element(bits, word >> trans_at & 1, narrow, line, k) * (word >> sign_at & 1 ? -scale : scale);
         }
     };
@@ -386,9 +386,9 @@ struct ScaledProduct {
     for (unsigned row = 0; row < kTensorLanes; ++row)
       for (unsigned column = 0; column < n; ++column) {
         uint32_t* const d = &tensor_memory().words[row][(product.d & 0xffff) + column];
-        float sum = product.adds ? packed<F32>(d, 0) : 0.0f;
+        double sum = product.adds ? packed<F32>(d, 0) : 0.0;
         for (unsigned k = 0; k < K; ++k) sum += a[row][k] * b[column][k];
-        pack<F32>(d, 0, sum);
+        pack<F32>(d, 0, static_cast<float>(sum));
       }
   }
 };
