@@ -115,11 +115,12 @@ def rms_norm(M, N, eps=1e-6):
 def attention(H, S, D, dtype, causal, bq=64, bk=None):
     """softmax(Q K^T / sqrt(D)) V for H heads, keys beyond a query hidden when `causal`.
 
-    A block of scores stays in the first-level cache; a narrow one hides less of itself along the diagonal.
+    Powers of two, as attention is usually written: the factor of the scores and that of the base are one. A block of
+    scores stays in the first-level cache; a narrow one hides less of itself along the diagonal.
     """
     bk = bk or (64 if causal else 128)
     is_ragged = not isinstance(S, int) or S % bk != 0
-    scale = 1.0 / math.sqrt(D)
+    scale = math.log2(math.e) / math.sqrt(D)
 
     @T.prim_func
     def kernel(
@@ -150,18 +151,16 @@ def attention(H, S, D, dtype, causal, bq=64, bk=None):
                 T.gemm(q, k, s, transpose_B=True, clear_accum=True)
                 for i, j in T.Parallel(bq, bk):
                     if causal:
-                        s[i, j] = T.Select(bx * bq + i >= t * bk + j, s[i, j] * scale, -T.infinity("float32"))
+                        s[i, j] = T.Select(bx * bq + i >= t * bk + j, s[i, j], -T.infinity("float32"))
                     elif is_ragged:
-                        s[i, j] = T.Select(t * bk + j < S, s[i, j] * scale, -T.infinity("float32"))
-                    else:
-                        s[i, j] = s[i, j] * scale
+                        s[i, j] = T.Select(t * bk + j < S, s[i, j], -T.infinity("float32"))
                 T.copy(largest, before)
                 T.reduce_max(s, largest, dim=1, clear=False)
                 for i, j in T.Parallel(bq, bk):
-                    s[i, j] = T.exp(s[i, j] - largest[i])
+                    s[i, j] = T.exp2(s[i, j] * scale - largest[i] * scale)
                 T.reduce_sum(s, part, dim=1)
                 for i in T.Parallel(bq):
-                    before[i] = T.exp(before[i] - largest[i])
+                    before[i] = T.exp2((before[i] - largest[i]) * scale)
                 for i in T.Parallel(bq):
                     total[i] = total[i] * before[i] + part[i]
                 for i, j in T.Parallel(bq, D):

@@ -29,8 +29,9 @@ class CpuFacts:
     """What a code generator asks about a CPU.
 
     `vector_bytes` is the widest vector register, `vector_registers` their number. `masked` says that loads and stores
-    take a lane mask at no cost, `scales` that one instruction multiplies by a power of two. `bf16_dot` and `int8_dot`
-    are the 2-way and 4-way dot products into 32-bit lanes, `bf16_tile` and `int8_tile` the same on matrix tiles.
+    take a lane mask at no cost, `scales` that one instruction multiplies by a power of two, and one gives what a number
+    is more than a whole one. `bf16_dot` and `int8_dot` are the 2-way and 4-way dot products into 32-bit lanes,
+    `bf16_tile` and `int8_tile` the same on matrix tiles.
     """
 
     vector_bytes: int = 16

@@ -91,6 +91,9 @@ def _scale(f: Formula, x: Value, whole: Value, exponent: Value) -> Value:
 
 def exp2(f: Formula, x: Value) -> Value:
     """2^x."""
+    if f.scales:
+        part = f.let("part", x.rest())
+        return part.polynomial(1.0, *_EXP2).scaled(x - part)
     x = _clamp(f, x, -151.0, 129.0)
     whole, exponent = _round(f, x)
     part = f.let("part", x - whole)

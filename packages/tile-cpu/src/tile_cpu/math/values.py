@@ -12,8 +12,9 @@ from tvm import ir, tirx
 
 from tile_core.ir.ops import tile_op
 
-SCALE = "tile.scale_exponent"
-"""x * 2^n of two float32, n a whole number with |n| < 254: a call that `import_functions` gives its code."""
+SCALE, REST = "tile.scale_exponent", "tile.rest_of_exponent"
+"""x * 2^floor(n) of two float32; a float32 less the whole number nearest to it: calls that `import_functions` gives
+their code."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,16 @@ class Value:
         return Value(tirx.sqrt(self.expr), self.formula)
 
     def scaled(self, exponent: Value) -> Value:
-        """`self * 2^exponent` for a whole float32 exponent of magnitude below 254, rounded once."""
-        op = tile_op(SCALE, pure=True)
-        return Value(ir.Call(op, [self.expr, exponent.expr], ret_ty=self.expr.ty), self.formula)
+        """`self * 2^exponent` for a whole or infinite float32 exponent, rounded once."""
+        return self._call(SCALE, exponent)
+
+    def rest(self) -> Value:
+        """This less the whole number nearest to it, exactly; 0 of an infinity."""
+        return self._call(REST)
+
+    def _call(self, name: str, *others: Value) -> Value:
+        arguments = [self.expr, *(other.expr for other in others)]
+        return Value(ir.Call(tile_op(name, pure=True), arguments, ret_ty=self.expr.ty), self.formula)
 
     def bits(self) -> Value:
         """The bits of a float32 as int32."""
@@ -130,8 +138,8 @@ class Value:
 class Formula:
     """The names that a formula defines, in order.
 
-    `fused` and `scales` say whether the machine multiplies and adds, and multiplies by a power of two, in one
-    instruction.
+    `fused` says whether the machine multiplies and adds in one instruction, `scales` whether it has one that multiplies
+    by a power of two, and one for the rest of an exponent.
     """
 
     fused: bool

@@ -1,4 +1,4 @@
-"""Compute with float32 vectors by functions in LLVM IR: sin, cos, and the last step of exponentials.
+"""Compute with float32 vectors by functions in LLVM IR: sin, cos, and single instructions in exponentials.
 
 For sin and cos, TVM's code generator calls the C library once a lane. Scalars keep calling it, and so do vectors on
 machines without a fused multiply-add, on which the reduction of the argument rests.
@@ -17,10 +17,12 @@ from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_cpu.llvm.features import facts_of
 from tile_cpu.llvm.functions import Function, importing
-from tile_cpu.llvm.scaling import scale
+from tile_cpu.llvm.scaling import rest, scale
 from tile_cpu.llvm.trigonometry import QUADRANT, trigonometric
-from tile_cpu.math.values import SCALE
+from tile_cpu.math.values import REST, SCALE
 from tile_cpu.passes.map_grid import GRID
+
+_EXPONENTS = {SCALE: scale, REST: rest}
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def _function(node: ir.Call) -> Function | None:
     if not isinstance(node.op, ir.Op) or not isinstance(node.ty, ir.PrimType):
         return None
     lanes = int(node.ty.dtype.lanes)
-    if node.op.name == SCALE:
-        return scale(lanes)
+    if node.op.name in _EXPONENTS:
+        return _EXPONENTS[node.op.name](lanes)
     name = str(node.op.name).rpartition(".")[2]
     single = lanes > 1 and node.ty.dtype == f"float32x{lanes}"
     return trigonometric(name, lanes) if single and name in QUADRANT else None

@@ -15,7 +15,7 @@ from tvm import ir, tirx
 from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.regions import constant
 from tile_core.passes.ranges import LIKELY
-from tile_cpu.math.values import SCALE
+from tile_cpu.math.values import REST, SCALE
 from tile_cpu.passes.affine import dtype_of, int_of, lanes_of
 
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
@@ -25,7 +25,7 @@ _BITWISE = (ir.prim.LShift, ir.prim.RShift, ir.prim.BitwiseAnd, ir.prim.BitwiseO
 _BINARY = (*_ARITHMETIC, *COMPARISON, *_BITWISE, tirx.And, tirx.Or)
 
 # Calls without memory or effects whose result in a lane depends on that lane of the arguments alone.
-_ELEMENTWISE = frozenset([SCALE, "tirx.reinterpret", "tirx.isnan", "tirx.nearbyint", "prim.ceil", "prim.floor"])
+_ELEMENTWISE = frozenset([REST, SCALE, "tirx.reinterpret", "tirx.isnan", "tirx.nearbyint", "prim.ceil", "prim.floor"])
 
 
 _PURE = (0, 1)
