@@ -11,6 +11,8 @@ import pytest
 from tvm import tirx
 from tvm.tirx import stmt as S
 
+import tile_core as tl
+import tile_core.language as T
 from tile_core.ir.regions import whole
 from tile_core.ops.base import LowerContext
 from tile_core.ops.copy import COPY
@@ -141,3 +143,52 @@ def test_other_axes(build, dim):
 def test_absolute_value_of_the_least_integer(build):
     source = np.full((2, 70), -128, np.int8)
     check(build, "absmax", source.shape, "int8", "int32", source=source)
+
+
+def many_rows(kind, rows, length, clear):
+    """Rows of a tile reduced into a tile: as many as a vector has lanes at once, the others one by one."""
+    reduce = {"sum": T.reduce_sum, "abssum": T.reduce_abssum, "max": T.reduce_max, "absmax": T.reduce_absmax}
+    apply = reduce.get(kind, T.reduce_min)
+    options = {} if kind == "abssum" else {"clear": clear}
+
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((2, rows, length), "float32"), Y: T.Tensor((2, rows), "float32"), Z: T.Tensor((2, rows), "float32")
+    ):
+        with T.Kernel(1):
+            x = T.alloc_fragment((2, rows, length), "float32")
+            y = T.alloc_fragment((2, rows), "float32")
+            T.copy(X, x)
+            T.copy(Y, y)
+            apply(x, y, dim=2, **options)
+            T.copy(y, Z)
+
+    return kernel
+
+
+@pytest.mark.parametrize("kind", ["sum", "abssum", "max", "absmax", "min"])
+@pytest.mark.parametrize(
+    ("rows", "length", "clear"), [(35, 64, True), (16, 16, False), (47, 200, False), (33, 27, True)]
+)
+def test_many_short_rows(kind, rows, length, clear):
+    import torch
+
+    kernel = tl.compile(many_rows(kind, rows, length, clear), target="cpu")
+    if HOST.masked and HOST.lanes(32) == 16:
+        assert "tile_fold_" in kernel.get_kernel_source()
+    torch.manual_seed(rows)
+    clear = clear or kind == "abssum"
+    x, y = torch.randn(2, rows, length), torch.randn(2, rows)
+    x[0, 3], x[1, 12, 5], x[0, 1, 0], y[0, 4], x[1, 7, 2] = torch.nan, torch.nan, torch.inf, torch.nan, -torch.inf
+    size = x.abs() if kind.startswith("abs") else x
+    if kind.endswith("sum"):
+        want = size.double().sum(-1) + (0 if clear else y.double())
+    else:
+        least, best = (-torch.inf, torch.fmax) if kind.endswith("max") else (torch.inf, torch.fmin)
+        least = 0.0 if kind == "absmax" else least
+        most = torch.where(size.isnan(), least, size)
+        want = most.amax(-1) if kind.endswith("max") else most.amin(-1)
+        want = want if clear else best(want, y)
+    out = torch.full((2, rows), 99.0)
+    kernel(x, y, out)
+    torch.testing.assert_close(out.double(), want.double(), equal_nan=True, rtol=1e-6, atol=1e-4)

@@ -4,26 +4,36 @@ A row is read in vectors into several independent accumulators, which hide the l
 the accumulators are combined lane by lane and their halves folded onto each other at the end. The order of a sum
 therefore differs from the portable lowering's, as any two lane counts differ.
 
+Of short rows the folding is most of the work. As many of them as a vector has lanes are then folded together
+(`llvm/folds.py`), and their results are one vector.
+
 Reductions along another axis take the portable lowering: there the outputs are neighbours, and `vectorize_loops` gives
 each lane one of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
-from tile_core.dtypes import DType
+from tile_core.dtypes import DType, as_dtype
 from tile_core.ir.regions import GLOBAL, constant
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall
 from tile_core.ops.build import Tile, cast, int32, number, serial
 from tile_core.ops.reduce import REDUCE, Kind, accumulation_dtype, axis_of, kind_of
 from tile_cpu.llvm.features import CpuFacts, facts_of
+from tile_cpu.llvm.folds import fold
+from tile_cpu.llvm.functions import importing
 
 _ACCUMULATORS = 4
+_SHORT, _SINGLE = 16, 8
+"""Up to how many vectors a row is short, and up to how many one accumulator will do where other rows are in flight."""
+_FOLDS = {"sum": "sum", "abssum": "sum", "max": "max", "absmax": "max", "min": "min"}
+"""How kinds whose accumulators are no NaN are folded."""
 # The comparison by which a value replaces an accumulator. An accumulator starts from the identity and takes no NaN, so
 # one instruction gives what `tile.maxnum` and `tile.minnum` mean.
 _REPLACES = {"max": tirx.GT, "absmax": tirx.GT, "min": tirx.LT}
@@ -63,17 +73,74 @@ class _Rows:
 
     def lower(self) -> S.Stmt:
         """A serial nest over the rows."""
+        together = self._rows_together()
         outer = self.src.extents[:-1]
-        names = [tirx.Var(f"row{axis}", str(extent.ty.dtype)) for axis, extent in enumerate(outer)]
-        stmt = self._row(list(names))
-        for name, extent in zip(reversed(names), reversed(outer), strict=True):
+        names: list[ir.Expr] = [tirx.Var(f"row{axis}", str(extent.ty.dtype)) for axis, extent in enumerate(outer)]
+        if not together:
+            return self._nest(names, outer, self._row(names))
+        body = serial(int32(together // self.lanes), lambda at: self._group([*names[:-1], at * self.lanes]), "rows")
+        left = constant(outer[-1] - together)
+        if left:
+            rest = serial(int32(left), lambda at: self._row([*names[:-1], at + together]), "row")
+            body = sequence([body, rest], self.call.span)
+        return self._nest(names[:-1], outer[:-1], body)
+
+    def _nest(self, names: list[ir.Expr], extents: list[ir.Expr], body: S.Stmt) -> S.Stmt:
+        for name, extent in zip(reversed(names), reversed(extents), strict=True):
             zero = tirx.IntImm(str(extent.ty.dtype), 0)
-            stmt = S.For(name, zero, extent, S.ForKind.SERIAL, stmt, span=self.call.span)
-        return stmt
+            body = S.For(name, zero, extent, S.ForKind.SERIAL, body, span=self.call.span)
+        return body
+
+    def _rows_together(self) -> int:
+        """How many rows along the last outer axis are reduced in groups; 0 where none are."""
+        rows = constant(self.src.extents[-2]) if self.src.rank > 1 else None
+        kind = str(self.call.attrs["kind"])
+        floats = self.dtype == self.dst.dtype == as_dtype("float32") and kind in _FOLDS and not self._propagate
+        lines = self.dst.rank == self.src.rank - 1 and self.dst.scope != GLOBAL and not self.dst.buffer.strides
+        whole = self.length % self.lanes == 0 or self.facts.masked
+        if rows is None or not (floats and lines and whole) or self.length > _SHORT * self.lanes:
+            return 0
+        return rows - rows % self.lanes
+
+    def _group(self, index: list[ir.Expr]) -> S.Stmt:
+        """As many rows as a vector has lanes, from `index` on."""
+        *outer, first = index
+        partial = tirx.decl_buffer((self.lanes, self.lanes), self.dtype.tvm, "partial", scope="local")
+
+        def row(at: ir.Expr) -> S.Stmt:
+            return self._accumulating([*outer, first + at], lambda sums: self._put(partial, at, self._get(sums, 0)))
+
+        folding = fold(_FOLDS[str(self.call.attrs["kind"])], self.lanes)
+        start = tirx.address_of(tirx.BufferLoad(partial, [int32(0), int32(0)]))
+        *place, last = self.dst.indices(index)
+        ramp = [*place, tirx.Ramp(last, tirx.IntImm(str(last.ty.dtype), 1), int32(self.lanes))]
+        total = self._get(partial, 0)
+        if not self.call.attrs.get("clear", 1):
+            total = self._accumulated(total, tirx.BufferLoad(self.dst.buffer, ramp))
+        steps = [
+            S.AllocBuffer(partial, span=self.call.span),
+            serial(int32(self.lanes), row, "row"),
+            folding.call(start),
+            S.BufferStore(self.dst.buffer, total, ramp, self.call.span),
+        ]
+        return importing([folding], sequence(steps, self.call.span), self.call.span)
 
     def _row(self, index: list[ir.Expr]) -> S.Stmt:
         vectors, rest = divmod(self.length, self.lanes)
-        count = min(_ACCUMULATORS, vectors)
+
+        def finish(sums: ir.Var) -> S.Stmt:
+            steps = self._fold(sums)
+            if rest and not self.facts.masked:
+                steps.append(serial(int32(rest), lambda k: self._scalar(sums, index, k + vectors * self.lanes)))
+            steps.append(self._finish(tirx.BufferLoad(sums, [int32(0), int32(0)]), index))
+            return sequence(steps, self.call.span)
+
+        return self._accumulating(index, finish, _ACCUMULATORS)
+
+    def _accumulating(self, index: list[ir.Expr], finish: Callable[[ir.Var], S.Stmt], most: int = 0) -> S.Stmt:
+        """Combine the vectors of a row into one, in at most `most` accumulators (0: as few as are fast)."""
+        vectors, rest = divmod(self.length, self.lanes)
+        count = min(most or (1 if vectors <= _SINGLE else _ACCUMULATORS), vectors)
         sums = tirx.decl_buffer((count, self.lanes), self.dtype.tvm, "sums", scope="local")
         identity = self._splat(number(self.kind.identity(self.dtype), self.dtype))
         steps: list[S.Stmt] = [S.AllocBuffer(sums, span=self.call.span)]
@@ -82,11 +149,9 @@ class _Rows:
         steps.append(self._vectors(sums, index, int32(vectors - vectors % count), vectors % count))
         if rest and self.facts.masked:
             steps.append(self._masked(sums, index, vectors, rest))
-        steps += self._fold(sums, count)
-        if rest and not self.facts.masked:
-            steps.append(serial(int32(rest), lambda k: self._scalar(sums, index, k + vectors * self.lanes)))
-        steps.append(self._finish(tirx.BufferLoad(sums, [int32(0), int32(0)]), index))
-        return sequence(steps, self.call.span)
+        others = range(1, count)
+        steps += [self._put(sums, 0, self._accumulated(self._get(sums, 0), self._get(sums, at))) for at in others]
+        return sequence([*steps, finish(sums)], self.call.span)
 
     def _vectors(self, sums: ir.Var, index: list[ir.Expr], first: ir.Expr, count: int) -> S.Stmt:
         """Combine `count` vectors of the row, from vector `first` on, into as many accumulators."""
@@ -109,10 +174,9 @@ class _Rows:
         value = self._wide(self.src.load([*index, k]))
         return S.BufferStore(sums, self._accumulated(tirx.BufferLoad(sums, zero), value), zero, self.call.span)
 
-    def _fold(self, sums: ir.Var, count: int) -> list[S.Stmt]:
-        """Combine all accumulators, then the halves of the one that is left, into its first element."""
-        others = range(1, count)
-        steps = [self._put(sums, 0, self._accumulated(self._get(sums, 0), self._get(sums, at))) for at in others]
+    def _fold(self, sums: ir.Var) -> list[S.Stmt]:
+        """Combine the halves of the first accumulator, into its first element."""
+        steps: list[S.Stmt] = []
         width = self.lanes // 2
         while width:
             low, high = ([int32(0), self._lanes(first, width)] for first in (0, width))
@@ -163,8 +227,9 @@ class _Rows:
     def _get(self, sums: ir.Var, at: int) -> ir.Expr:
         return tirx.BufferLoad(sums, [int32(at), self._lanes(0, self.lanes)])
 
-    def _put(self, sums: ir.Var, at: int, value: ir.Expr) -> S.Stmt:
-        return S.BufferStore(sums, value, [int32(at), self._lanes(0, self.lanes)], self.call.span)
+    def _put(self, sums: ir.Var, at: ir.Expr | int, value: ir.Expr) -> S.Stmt:
+        row = int32(at) if isinstance(at, int) else at
+        return S.BufferStore(sums, value, [row, self._lanes(0, self.lanes)], self.call.span)
 
     def _splat(self, value: ir.Expr) -> ir.Expr:
         return tirx.Broadcast(value, self.lanes)
