@@ -24,9 +24,9 @@ from tvm.tirx import stmt as S
 from tile_core.ir import visit
 from tile_core.ir.analyzer import Analyzer
 from tile_core.ir.integers import is_index_arithmetic
+from tile_core.ir.marks import PARALLEL
 from tile_core.ir.regions import constant
 from tile_core.ir.renew import renewed
-from tile_core.ops.build import PARALLEL
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import conjuncts, reads_memory
