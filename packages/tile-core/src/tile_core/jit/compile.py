@@ -21,7 +21,8 @@ from tile_core.jit.artifact import Artifact, CompileRequest, Execution
 from tile_core.jit.cache import DiskCache
 from tile_core.jit.collector import older_objects_set_aside
 from tile_core.jit.fingerprint import kernel_key
-from tile_core.jit.kernel import JITKernel, Loaded, Refusal
+from tile_core.jit.kernel import JITKernel
+from tile_core.jit.loaded import Loaded, Refusal
 from tile_core.jit.outputs import check_no_returned_outputs, normalize_out_idx
 from tile_core.jit.parallel import run_parallel
 from tile_core.jit.pass_configs import check_pass_configs

@@ -27,7 +27,7 @@ from tile_core.errors.runtime import (
 )
 from tile_core.jit.captures import Captures
 from tile_core.jit.compile import compile as compile_program
-from tile_core.jit.facts import any_lazy_sign, describe
+from tile_core.jit.facts import describe
 from tile_core.jit.freeze import freeze, is_tensor
 
 if TYPE_CHECKING:
@@ -73,16 +73,16 @@ class EagerMode:
         """
         last = self._last
         plain = not keywords and len(arguments) == self._plain
-        if last is None or not plain or any_lazy_sign(arguments) or not self._captures.unchanged():
+        if last is None or not plain or not self._captures.unchanged():
             return self._slow(arguments, keywords, plain=plain)
         try:
-            return last.attempt(*arguments)
+            return last.caller.attempt(*arguments)
         except TileError as error:
-            raise last.located(error, arguments) from None
+            raise last.caller.located(error, arguments) from None
         except Exception as error:  # noqa: BLE001 - explained by `recover`, which raises what it does not know
             kernel = self.kernel(*arguments)
             if kernel is last:
-                return kernel.recover(arguments, error)
+                return kernel.caller.recover(arguments, error)
             self._last = kernel
         return kernel(*arguments)
 
@@ -96,7 +96,7 @@ class EagerMode:
             )
         signature, dims = self._solve(call)
         kernel = self._kernel(call, signature, dims)
-        if plain and kernel.checks_itself and _all_extents(signature):
+        if plain and kernel.caller.checks_itself and _all_extents(signature):
             self._last = kernel
         return kernel(*(call.runtime[name] for name in self._runtime))
 

@@ -1,40 +1,24 @@
 """A compiled kernel: what `jit` and `compile` return.
 
-A call must cost less than the smallest torch operation, so it does nothing in Python: the packed function is kept in a
-slot and checks its arguments itself. Only when it refuses does Python look at them, to adapt what DLPack cannot carry
-(a read-only array, a bfloat16 array of numpy) or to raise the error that explains.
+What a kernel is called by is kept in a slot (`caller.py` says what, and why), so that a call enters no method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
-
-import tvm_ffi
+from typing import TYPE_CHECKING, Any, Literal
 
 from tile_core.dtypes import DType, as_dtype
-from tile_core.errors.base import TileError
-from tile_core.errors.device import KernelLaunchError
-from tile_core.errors.interpreter import DeviceAssertError
-from tile_core.errors.runtime import (
-    ArgumentCountError,
-    ArgumentError,
-    ExportError,
-    KeywordArgumentError,
-    UnknownStageError,
-)
-from tile_core.ir.asserts import ASSERTION_REMEDY, place_of, text_of
-from tile_core.jit.adapt import adapt
-from tile_core.jit.arguments import check, shown
+from tile_core.errors.runtime import ExportError, UnknownStageError
 from tile_core.jit.artifact import Artifact, CompileRequest
-from tile_core.jit.facts import any_lazy_sign
+from tile_core.jit.caller import Call, Caller
 from tile_core.jit.footprint import footprint
-from tile_core.jit.host import ArgumentRefused
-from tile_core.jit.outputs import Outputs
+from tile_core.jit.loaded import Loaded
 from tile_core.jit.report import Report
-from tile_core.jit.signature import PointerParam, ScalarParam, Signature, TensorParam
+from tile_core.jit.signature import PointerParam, Signature, TensorParam
 
 if TYPE_CHECKING:
     from tile_core.jit.profiler import Profiler, TensorSupplyType
@@ -63,27 +47,6 @@ class Tuning:
     ref_latency: float | None = None
 
 
-class Refusal:
-    """What stands for the entry of a kernel that cannot run on this machine: calling it raises the error."""
-
-    def __init__(self, error: TileError) -> None:
-        self._error = error
-
-    def __call__(self, *arguments: Any) -> NoReturn:
-        """Refuse, whatever the arguments are."""
-        raise type(self._error)(self._error.message, remedy=self._error.remedy)
-
-
-class Loaded:
-    """A compiled kernel that is alive in this process. Every `JITKernel` with its key shares it."""
-
-    __slots__ = ("__weakref__", "artifact", "run")
-
-    def __init__(self, artifact: Artifact, run: Callable[..., Any]) -> None:
-        self.artifact = artifact
-        self.run = run
-
-
 class JITKernel:
     """A kernel compiled for one target, called with its tensors.
 
@@ -98,14 +61,10 @@ class JITKernel:
 
     __slots__ = (
         "__weakref__",
-        "_addressed",
+        "_call",
         "_device",
-        "_inputs",
-        "_invoke",
         "_loaded",
-        "_outputs",
-        "attempt",
-        "checks_itself",
+        "caller",
         "key",
         "out_idx",
         "program",
@@ -113,6 +72,8 @@ class JITKernel:
         "signature",
         "tuning",
     )
+
+    __call__: Call
 
     def __init__(
         self,
@@ -134,51 +95,12 @@ class JITKernel:
         self._device = device
         self.tuning: Tuning | None = None
         """Set by the autotuner on the kernel that it chose."""
-        self._inputs = tuple(position for position in range(len(signature.params)) if position not in out_idx)
-        self._addressed = tuple(
-            order
-            for order, position in enumerate(self._inputs)
-            if not isinstance(signature.params[position], ScalarParam)
-        )
-        # A packed function made by `packed_entry` checks its arguments; anything else is a Python function.
-        self.checks_itself = isinstance(loaded.run, tvm_ffi.Function)
-        self._outputs = Outputs(signature, out_idx, self.device)
-        self.attempt = self._outputs.bind(loaded.run)
-        """The call without explanations: it raises whatever the entry raises."""
-        self._invoke = self.attempt if self.checks_itself else self._checked
-        if isinstance(loaded.run, Refusal):
-            # Neither are arguments looked at nor outputs made on a device that is not there.
-            self._invoke = loaded.run
+        self.caller = Caller(program, loaded.run, signature, out_idx, device)
+        self._call: Call = self.caller.start(weakref.ref(self))
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run the kernel; see the class."""
-        if keywords:
-            raise self._keyword_error(keywords)
-        try:
-            # Written out here: a call of a helper would cost as much as the question.
-            for position in self._addressed:
-                if arguments[position].is_neg():
-                    self._check(arguments)
-        except (AttributeError, IndexError):  # arguments that are no torch tensors, or too few
-            if any_lazy_sign(arguments):
-                self._check(arguments)
-        try:
-            return self._invoke(*arguments)
-        except Exception as error:
-            if isinstance(error, TileError):
-                raise self.located(error, arguments) from error.__cause__
-            if not self.checks_itself:
-                raise
-            return self.recover(arguments, error)
-
-    def located(self, error: TileError, arguments: Sequence[Any]) -> TileError:
-        """An error of compiled code: with the line of an assertion, with the arguments of a launch that failed."""
-        if isinstance(error, KernelLaunchError):
-            error.message = f"{error.message}; the arguments are {shown(self.signature, self._inputs, arguments)}"
-        if isinstance(error, DeviceAssertError) and error.span is None:
-            error.span, error.message = place_of(error.message, self.program), text_of(error.message)
-            error.remedy = ASSERTION_REMEDY
-        return error
+    def call_by(self, call: Call) -> None:
+        """Let calls of this kernel be calls of `call`."""
+        self._call = call
 
     def bind(self, *arguments: Any) -> tuple[Any, ...]:
         """Every parameter of a call in order: the arguments after all checks, and fresh outputs. Nothing runs.
@@ -186,60 +108,11 @@ class JITKernel:
         Raises:
             ArgumentError: an argument is wrong.
         """
-        bound: list[Any] = []
-        self._outputs.call(lambda *every: bound.extend(every), arguments, self._check(arguments))
-        return tuple(bound)
+        return self.caller.bind(arguments)
 
     def run(self, *parameters: Any) -> None:
         """Run on every parameter, outputs included, as `bind` makes them."""
-        try:
-            self._loaded.run(*parameters)
-        except TileError as error:
-            raise self.located(error, parameters) from None
-
-    def _checked(self, *arguments: Any) -> Any:
-        """A call of a kernel that runs in Python: checks first."""
-        return self._outputs.call(self._loaded.run, arguments, self._check(arguments))
-
-    def recover(self, arguments: tuple[Any, ...], error: Exception) -> Any:
-        """Explain a refusal, or call again with arguments that can be passed. Other errors go on as they are."""
-        try:
-            adapted = self._check(arguments)
-        except ArgumentError as explained:
-            raise explained from None
-        if any(value is not given for value, given in zip(adapted, arguments, strict=True)):
-            # The entry cannot have accepted the arguments as they were, so nothing has run yet.
-            return self._outputs.call(self._loaded.run, arguments, adapted)
-        if isinstance(error, ArgumentRefused):
-            raise ArgumentError(
-                f"{self.signature} refused its arguments, and no check in Python tells why",
-                remedy="report it with the kernel and the arguments' shapes, strides and dtypes",
-            ) from error
-        raise error
-
-    def _check(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments in a form that can be passed, after all checks."""
-        if len(arguments) != len(self._inputs):
-            raise self._count_error(len(arguments)) from None
-        given = dict(zip(self._inputs, arguments, strict=True))
-        check(self.signature, given, self._device)
-        return adapt(self.signature, given)
-
-    def _count_error(self, given: int) -> ArgumentCountError:
-        taken = [self.signature.params[position] for position in self._inputs]
-        outputs = [self.signature.params[position].name for position in self.out_idx]
-        made = f"; the call itself makes {', '.join(outputs)}" if outputs else ""
-        return ArgumentCountError(
-            f"{self.signature.name} takes {len(taken)} arguments, {given} were given",
-            remedy=f"pass {', '.join(map(str, taken)) or 'nothing'}{made}",
-        )
-
-    def _keyword_error(self, keywords: Mapping[str, Any]) -> KeywordArgumentError:
-        names = ", ".join(self.signature.params[position].name for position in self._inputs)
-        return KeywordArgumentError(
-            f"{self.signature.name} was called with the keyword arguments {', '.join(keywords)}",
-            remedy=f"a compiled kernel takes its arguments by position: {names}",
-        )
+        self.caller.run(parameters)
 
     @property
     def artifact(self) -> Artifact:
@@ -390,6 +263,10 @@ class JITKernel:
 
     def __repr__(self) -> str:
         return f"JITKernel({self.signature}, target={self.target.kind!r})"
+
+
+# A method would cost a frame of Python. The slot's descriptor gives what the kernel is called by.
+JITKernel.__call__ = vars(JITKernel)["_call"]  # type: ignore[method-assign]
 
 
 def _kernel_param(param: Any) -> KernelParam:
