@@ -134,6 +134,27 @@ for _backend, _path in CONFORMANCE.items():
     _declare_conformance(_backend, _path)
 
 
+# What the instructions of a CPU decide: arithmetic, conversions, sizes, products, reductions.
+ON_OTHER_CPUS = (
+    *("conversions", "integers", "lazy_signs", "random_programs", "random_sizes", "row_workloads", "steep_indices"),
+    *("ops/gemm", "ops/reduce"),
+)
+
+
+@nox.session(name="conformance-cpu-aarch64", default=False)
+def conformance_cpu_aarch64(session: nox.Session) -> None:
+    """Run the conformance suite and the CPU's tests for 64-bit Arm under QEMU, which apt installs."""
+    if shutil.which("qemu-aarch64") is None or shutil.which("aarch64-linux-gnu-gcc") is None:
+        _install_with_apt(session, "qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross")
+    tests = [
+        f"packages/tile-cpu/tests/{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}.py" for name in ON_OTHER_CPUS
+    ]
+    environment = Environment(session).group("test")
+    emulated = ["packages/tile-cpu/tests/test_conformance.py", "packages/tile-cpu/tests/test_emulator.py"]
+    environment.run("-m", "pytest", *SPREAD, "-k", "not TestCpu", *emulated, *session.posargs)
+    environment.run("-m", "pytest", *SPREAD, "--cpu-arch", "armv8-a", *tests, *session.posargs)
+
+
 @nox.session(name="compile-rocm", default=False)
 def compile_rocm(session: nox.Session) -> None:
     """Compile every conformance kernel to machine code for AMD GPUs with Clang 19, installed where apt can."""
@@ -144,14 +165,15 @@ def compile_rocm(session: nox.Session) -> None:
     )
 
 
-def _install_with_apt(session: nox.Session, package: str) -> None:
+def _install_with_apt(session: nox.Session, *packages: str) -> None:
+    missing = " ".join(packages)
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        session.skip(f"there is no {package}, and installing it needs apt-get and root")
+        session.skip(f"this machine may lack {missing}; installing that needs apt-get and root")
     try:
         session.run("apt-get", "update", "-qq", external=True)
-        session.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", package, external=True)
+        session.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, external=True)
     except CommandFailed:
-        session.skip(f"there is no {package}, and apt-get cannot install it")
+        session.skip(f"this machine may lack {missing}, and apt-get cannot install that")
 
 
 @nox.session(name="plugin-toy", default=False)

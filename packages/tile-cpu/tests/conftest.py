@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,27 @@ def workloads() -> Any:
     return load_script(_KERNELS)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--cpu-arch armv8-a`: compile what tests compile for "cpu" for a level of `targets.yaml`, emulated if need be."""
+    parser.addoption("--cpu-arch", default=None, help="a level of targets.yaml that stands for this machine")
+
+
+@pytest.fixture(autouse=True)
+def _chosen_arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel for the CPU, no more said, is one for the level of `--cpu-arch`."""
+    arch = request.config.getoption("cpu_arch", None)
+    if arch is None:
+        return
+    from tile_core.jit import compile as jit_compile
+
+    request_of, chosen = jit_compile._request, {"kind": "cpu", "arch": arch}
+
+    def requested(func: Any, target: Any, configs: Any, flags: Any, _execution: Any) -> Any:
+        return request_of(func, chosen if target == "cpu" else target, configs, flags, "emulate")
+
+    monkeypatch.setattr(jit_compile, "_request", requested)
+
+
 @pytest.fixture(autouse=True)
 def _verified_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pass of every kernel that a test here compiles leaves a well-formed program."""
@@ -26,6 +48,26 @@ def _verified_passes(monkeypatch: pytest.MonkeyPatch) -> None:
         return [(lambda _name, _func: None, verify.verifying)]
 
     monkeypatch.setattr(lower, "default_observers", observers)
+
+
+@pytest.fixture
+def level(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, str]]:
+    """The target for a level of `targets.yaml`, which runs here or emulated; where it can do neither, a skip."""
+    from tile_cpu.emulator import missing_tools
+    from tile_cpu.target import missing_here, parse_target
+
+    def target_of(arch: str) -> dict[str, str]:
+        spec = {"kind": "cpu", "arch": arch}
+        target = parse_target("cpu", {"arch": arch})
+        missing = missing_here(target)
+        if missing and platform.machine() not in str(target.option("triple")):
+            missing = (tools := missing_tools(target)) and f"there is no {tools}"
+        if missing:
+            pytest.skip(f"code for {arch} does not run here: {missing}")
+        monkeypatch.setenv("TILE_EXECUTION", "emulate")
+        return spec
+
+    return target_of
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tile_core as tl
-from tile_core.errors import passes as codes
+from tile_core import errors as codes
 from tile_core.testing.codes import Program, inside, refuse
 
 CPU = 'tl.compile(kernel, target="cpu")'
@@ -22,6 +22,15 @@ monkeypatch.setattr("tile_cpu.compiler.build_module", refuse)
     ),
     "DataTypeUnsupportedError": Program(
         inside('T.clear(T.alloc_shared((8,), "tfloat32x2"))  # HERE', then=CPU), "the CPU has no tfloat32x2"
+    ),
+    "MissingMachineError": Program(
+        """
+monkeypatch.setattr("shutil.which", lambda name: None)
+"""
+        + inside(
+            "A[5] = 55", then='tl.compile(kernel, target={"kind": "cpu", "arch": "armv8-a"}, execution="emulate")'
+        ),
+        "lacks qemu-aarch64 and aarch64-linux-gnu-gcc",
     ),
     "UnsupportedOnTargetError": Program(
         inside(

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile_core.errors import NoDeviceError, UnsupportedOnTargetError
 from tile_core.settings import settings
+from tile_cpu import emulator
 from tile_cpu.compiler import EXTERNS, KERNEL_OBJECT, POOL_OBJECT
 from tile_cpu.passes.lower_intrinsics import PRINT
 from tile_cpu.split_host import SET_POOL
@@ -61,12 +62,17 @@ _lock = threading.Lock()
 def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
     """The packed function of a compiled kernel: called with every parameter in order, it returns `None`.
 
-    Code for another kind of CPU than this machine's is not loaded; calling the result raises `NoDeviceError`.
+    Code for another kind of CPU than this machine's is emulated where that is asked for (`execution="emulate"`). Else
+    it is not loaded; calling the result raises `NoDeviceError`.
 
     Raises:
         SettingError: `TILE_NUM_THREADS` is not a whole number of at least 1.
         UnsupportedOnTargetError: the kernel calls a function that this process does not have.
+        MissingMachineError, EmulatorCompilerError: as `emulator.load_emulated`.
     """
+    if emulator.wanted(request):
+        _register_print()
+        return emulator.load_emulated(artifact, request, settings.num_threads or available_cores())
     if missing := missing_here(request.target):
         return _absent(missing)
     _require_functions(artifact.report.get(EXTERNS, ()))
@@ -99,7 +105,8 @@ def linked(image: bytes, **options: bool) -> Any:
 def _absent(missing: str) -> Callable[..., None]:
     def refuse(*_arguments: Any) -> None:
         raise NoDeviceError(
-            f"this machine cannot run the kernel: {missing}", remedy='compile it for this machine: target="cpu"'
+            f"this machine cannot run the kernel: {missing}",
+            remedy='compile it for this machine, target="cpu", or emulate that one: execution="emulate"',
         )
 
     return refuse

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import platform
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tile_core.testing import accuracy
 from tile_cpu.math.float32 import ERRORS
-from tile_cpu.target import missing_here, parse_target
 
-LEVELS = ("host", "x86-64", "x86-64-v3")
-POINTS = {"host": 100_000, "x86-64": 10_000, "x86-64-v3": 10_000}
+POINTS = {"host": 100_000, "x86-64": 10_000, "x86-64-v3": 10_000, "armv8-a": 10_000}
 LARGEST = 2.0
 UNFUSED = "x86-64"
 """Without a fused multiply-add, `ERRORS` does not hold, the bound of two units does."""
 
 
 @pytest.mark.parametrize("name", accuracy.FUNCTIONS)
-@pytest.mark.parametrize("arch", LEVELS)
-def test_accuracy(arch: str, name: str) -> None:
-    if arch != "host" and (platform.machine() != "x86_64" or missing_here(parse_target("cpu", {"arch": arch}))):
-        pytest.skip(f"this machine does not run {arch}")
-    run = accuracy.compiled(name, {"kind": "cpu", "arch": arch})
+@pytest.mark.parametrize("arch", POINTS)
+def test_accuracy(level: Callable[[str], dict[str, str]], arch: str, name: str) -> None:
+    run = accuracy.compiled(name, level(arch))
     result = accuracy.measure(name, run, POINTS[arch])
     assert result.wrong == ()
     assert result.ulps <= (LARGEST if arch == UNFUSED else ERRORS.get(name, LARGEST)), result

@@ -18,6 +18,7 @@ __all__ = [
     "EmulatorCompilerError",
     "EmulatorRunError",
     "MissingCompilerError",
+    "MissingMachineError",
 ]
 
 
@@ -42,9 +43,10 @@ class EmulatorCompilerError(TileError, RuntimeError):
 
 
 class EmulatorRunError(TileError, RuntimeError):
-    """An emulated kernel cannot be run: it asks for more threads or memory than the emulator has.
+    """An emulated kernel cannot be run: it asks for more than the emulator has, or its process ended before it did.
 
-    A block has up to 1024 threads and 256 KiB of shared memory.
+    A block of a GPU has up to 1024 threads and 256 KiB of shared memory. A kernel for another CPU runs in a process of
+    its own, whose end, by an instruction that the emulated CPU lacks, say, is in the message.
     """
 
     code = "TILE-E0653"
@@ -154,3 +156,14 @@ class EmulatedUndefinedError(TileError, ArithmeticError):
     """
 
     code = "TILE-E0665"
+
+
+class MissingMachineError(TileError, RuntimeError):
+    """A kernel for another kind of CPU is to be emulated, and this machine lacks what runs it.
+
+    Such a kernel is linked by a C compiler for that CPU and run by QEMU, on Linux. The message says what is missing and
+    how Debian calls it.
+    """
+
+    code = "TILE-E0666"
+    kind = "environment"
