@@ -45,6 +45,21 @@ def test_reads_beyond_a_tensor_give_the_safe_value(run: Any, rows: int, columns:
     assert torch.equal(out, expected)
 
 
+def test_the_safe_value_may_be_a_constant_of_the_language(run: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((5,), "float32"), Most: T.Tensor((1,), "float32")):
+        with T.Kernel(1):
+            T.annotate_safe_value({A: -T.infinity("float32")})
+            tile, most = T.alloc_fragment((8,), "float32"), T.alloc_fragment((1,), "float32")
+            T.copy(A[0:8], tile)
+            T.reduce_max(tile, most)
+            Most[0] = most[0]
+
+    a, most = torch.full((5,), -7.0), torch.full((1,), float("nan"))
+    run(kernel, a, most)
+    assert most.item() == -7.0
+
+
 def test_writes_beyond_a_tensor_are_skipped(run: Any) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((1000,), "int32"), B: T.Tensor((1000,), "int32")):

@@ -15,7 +15,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.errors.ops import AnnotationError
 from tile_core.frontend.builder import Builder, current_builder
-from tile_core.frontend.values import Buffer, unwrap_cast
+from tile_core.frontend.values import Buffer, Expr, unwrap_cast
 from tile_core.ir.ops import tile_op
 from tile_core.ir.regions import FRAGMENT, GLOBAL, REDUCER, constant
 from tile_core.ir.visit import sequence
@@ -48,13 +48,15 @@ def annotate_safe_value(safe_value_map: Mapping[Any, float | int]) -> None:
     """What reads beyond the end of a global tensor give, instead of 0.
 
     Args:
-        safe_value_map: buffer to a number, which must be representable in the buffer's dtype.
+        safe_value_map: buffer to a number, which must be representable in the buffer's dtype: Python's, or a constant
+            of the language.
 
     Raises:
         AnnotationError: a buffer that is not global, or a value that is no number.
 
     Example:
         T.annotate_safe_value({A: -1})
+        T.annotate_safe_value({X: -T.infinity("float32")})
     """
     for key, value in _entries(safe_value_map, "annotate_safe_value"):
         buffer = whole_buffer(key, "annotate_safe_value")
@@ -62,11 +64,20 @@ def annotate_safe_value(safe_value_map: Mapping[Any, float | int]) -> None:
             raise AnnotationError(
                 f"annotate_safe_value: {buffer.name} is {buffer.scope} memory", remedy="annotate a tensor parameter"
             )
+        value = _number(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise AnnotationError(f"annotate_safe_value: {value!r} for {buffer.name}", remedy="give a Python number")
+            raise AnnotationError(
+                f"annotate_safe_value: {value!r} for {buffer.name}", remedy="give a number that is known while tracing"
+            )
         _require_representable(buffer, value)
         _safe_values.setdefault(current_builder(), {})[buffer.ir] = value
         _annotate(buffer.ir, "safe_value", unwrap_cast(value, buffer.dtype))
+
+
+def _number(value: Any) -> Any:
+    """The Python number of a constant of the language, such as `-T.infinity("float32")`."""
+    node = value.ir if isinstance(value, Expr) else None
+    return node.value if isinstance(node, tirx.IntImm | tirx.FloatImm) else value
 
 
 def _require_representable(buffer: Buffer, value: float) -> None:

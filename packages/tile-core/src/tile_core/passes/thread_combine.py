@@ -15,6 +15,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_core.dtypes import as_dtype
 from tile_core.ir import visit
 from tile_core.ops.build import Cell
 from tile_core.passes.thread_scope import ThreadScope, int32, phase, shuffle_xor
@@ -66,9 +67,17 @@ class Combination:
         found: list[S.Stmt] = []
         distance = count // 2 * stride
         while distance >= stride:
-            found.append(self._update(shuffle_xor(self.cell.get(), distance, self.scope.block)))
+            found += self._exchange(distance)
             distance //= 2
         return found
+
+    def _exchange(self, distance: int) -> list[S.Stmt]:
+        """Combine with the value of another lane. Every lane asks for it: `||` and `&&` would leave some out."""
+        value = shuffle_xor(self.cell.get(), distance, self.scope.block)
+        if self.dtype != "bool":
+            return [self._update(value)]
+        other = Cell.new("other", as_dtype(self.dtype))
+        return [other.declare(self.span), other.set(value, self.span), self._update(other.get())]
 
     def _across_warps(self, group: ThreadGroup) -> list[S.Stmt]:
         """The first lane of each warp leaves the warp's value; every thread combines those of its group, in order."""

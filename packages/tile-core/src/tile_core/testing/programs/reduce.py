@@ -222,6 +222,31 @@ def running_maximum(run: Run) -> None:
 
 
 @TABLE(needs=("reduce",))
+def reductions_of_booleans(run: Run) -> None:
+    kinds = ("any", "all", "max", "min")
+    rows = torch.zeros(5, 97, dtype=torch.bool, device=run.device)
+    rows[0], rows[1, 95], rows[2, ::2], rows[3] = True, True, True, True
+    rows[3, 33] = False
+
+    for threads in (64, 96):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((5, 97), T.bool), Out: T.Tensor((len(kinds), 5), T.bool)):
+            with T.Kernel(1, threads=threads):
+                f = T.alloc_fragment((5, 97), T.bool)
+                out = T.alloc_fragment((5,), T.bool)
+                T.copy(A, f)
+                for position, kind in enumerate(kinds):
+                    T.reduce(f, out, kind, dim=1, clear=True)
+                    T.copy(out, Out[position, :])
+
+        found = torch.stack([rows.any(1), rows.all(1), rows.any(1), rows.all(1)])
+        out = ~found
+        run(kernel, rows, out)
+        run.equal(out, found)
+
+
+@TABLE(needs=("reduce",))
 def bitwise_reductions(run: Run) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((5, 70), T.int32), Out: T.Tensor((3, 5), T.int32)):
