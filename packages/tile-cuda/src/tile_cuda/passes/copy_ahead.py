@@ -22,7 +22,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
-from tile_core.ir import regions, visit
+from tile_core.ir import visit
 from tile_core.ir.marks import NUM_STAGES, SAFE_VALUE
 from tile_core.ir.renew import renewed
 from tile_core.ir.spans import from_tvm
@@ -34,8 +34,8 @@ from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import MatrixUnits
 from tile_core.passes.nests import FOREIGN
-from tile_core.passes.plan_shared_memory import STAGES, size_in_bytes
-from tile_core.passes.swizzle_tiles import ALIGNMENT, TILES
+from tile_core.passes.plan_shared_memory import STAGES
+from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.cp_async import cp_async_commit, cp_async_wait
 from tile_cuda.instructions.mbarrier import fence_async
@@ -108,18 +108,11 @@ class _Loop:
         return {tile: staged for tile, staged in stages_of(self.pipeline).items() if tile in self.copies}
 
     @property
-    def stage_bytes(self) -> int:
-        """Bytes of one stage."""
-        return sum(copies.copy.bytes for copies in self.copies.values())
-
-    @property
     def text(self) -> str:
         """For the report."""
         place = from_tvm(self.pipeline.loop.span)
         where = "" if place is None else f"line {place.line}: "
-        asked = int(self.pipeline.loop.annotations[NUM_STAGES])
-        fitted = "" if asked == self.pipeline.stages else f" of {asked}, which do not fit"
-        return f"{where}{self.pipeline.stages} stages{fitted}"
+        return f"{where}{self.pipeline.stages} stages"
 
 
 class _Pipeliner:
@@ -168,19 +161,14 @@ class _Pipeliner:
         return S.IfThenElse(reduce(E.And, tests), fast, self._original.to_stmt(), launch.span)
 
     def _loops(self, launch: launch_ir.Launch) -> list[_Loop]:
-        """The loops that are pipelined, with as many stages as were asked for, or fit."""
+        """The loops that are pipelined. Whether their stages fit is known when every tile has its place."""
         tiles = matrix_tiles(launch, self._units, self._context.capabilities)
         found = []
         for pipeline in find_pipelines(launch, self._parameters, tiles):
             loop = _Loop(pipeline, self._copies(pipeline, launch))
-            if loop.copies and not any(key in pipeline.loop.annotations for key in SCHEDULE):
+            if pipeline.stages > 1 and loop.copies and not any(key in pipeline.loop.annotations for key in SCHEDULE):
                 found.append(loop)
-        room = self._context.capabilities.shared_bytes - _shared_bytes(launch)
-        for number, loop in enumerate(found):
-            stages = min(loop.pipeline.stages, 1 + max(0, room) // loop.stage_bytes)
-            room -= (stages - 1) * loop.stage_bytes
-            found[number] = replace(loop, pipeline=replace(loop.pipeline, stages=stages))
-        return [loop for loop in found if loop.pipeline.stages > 1]
+        return found
 
     def _copies(self, pipeline: Pipeline, launch: launch_ir.Launch) -> dict[ir.Var, ThreadCopies]:
         """How tiles are filled ahead: those whose places are known then, and begin at units of their rows."""
@@ -244,13 +232,6 @@ class _Pipeliner:
         values = {loop.pipeline.loop.loop_var: at}
         copies = [copies.statements(ring[target], stage, values) for target, copies in loop.copies.items()]
         return renewed(visit.sequence(copies))
-
-
-def _shared_bytes(launch: launch_ir.Launch) -> int:
-    """Bytes of the shared tiles as they are, each in a place of its own."""
-    tiles = [alloc.buffer for alloc in visit.collect(launch.body, S.AllocBuffer)]
-    shared = (tile for tile in tiles if regions.scope(tile) in regions.SHARED)
-    return sum(-(-size_in_bytes(tile) // ALIGNMENT) * ALIGNMENT for tile in shared)
 
 
 def _is_copy_of(stmt: S.Stmt, loop: _Loop) -> bool:
