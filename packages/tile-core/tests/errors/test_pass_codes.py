@@ -34,6 +34,18 @@ PROGRAMS = {
     "IndexOutOfRangeError": Program(
         inside("A[7] = 1  # HERE", then="lower(kernel, shifted)"), "index 8 is out of range for axis 0 of A"
     ),
+    "LocalMemoryLimitError": Program(
+        """
+@T.prim_func
+def kernel(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32):
+        large = T.alloc_fragment((32 * 300,), "int32")  # HERE
+        T.clear(large)
+facts = {"registers_per_thread": 255, "local_bytes": 1024}
+lower(kernel, threads=True, max_threads=256, warp_size=32, shared_bytes=1024, facts=facts)
+""",
+        "each of the block's 32 threads holds 1200 bytes of large, but a thread has 1024 bytes of local memory",
+    ),
     "LoopControlError": Program(
         inside(
             """

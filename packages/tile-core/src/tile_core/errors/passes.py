@@ -9,6 +9,7 @@ __all__ = [
     "DataTypeUnsupportedError",
     "HostAccessError",
     "IndexOutOfRangeError",
+    "LocalMemoryLimitError",
     "LoopControlError",
     "MalformedProgramError",
     "MissingLoweringError",
@@ -226,4 +227,16 @@ class ThreadLimitError(TileError, ValueError):
     """
 
     code = "TILE-E0519"
+    kind = "unsupported"
+
+
+class LocalMemoryLimitError(TileError, MemoryError):
+    """A thread's part of a fragment is larger than all memory that a thread has for itself.
+
+    The message gives the fragment, its bytes a thread and the limit. A part that is larger than a thread's registers,
+    which `kernel.report()["fragments_in_local"]` names, lies in memory and is slow; beyond this limit there is no such
+    memory. Use a smaller tile, a shared tile, or more threads.
+    """
+
+    code = "TILE-E0520"
     kind = "unsupported"

@@ -30,6 +30,7 @@ from tile_core.passes.pipeline import drop, insert_after, insert_before
 from tile_core.passes.place_tiles import MarkPlacedTiles, PlaceTiles
 from tile_core.passes.plan_shared_memory import PlanSharedMemory
 from tile_core.passes.rasterize_blocks import RasterizeBlocks
+from tile_core.passes.roll_loops import RollLoops
 from tile_core.passes.specialize_alignment import SpecializeAlignment
 from tile_core.passes.swizzle_tiles import SwizzleTiles
 from tile_core.passes.thread_reducers import REDUCER_FINALIZE, REDUCER_INIT
@@ -103,5 +104,5 @@ def thread_edits(
             RasterizeBlocks(),
             SpecializeAlignment(),
         ),
-        insert_after("simplify", DropUnusedNames()),
+        insert_after("simplify", DropUnusedNames(), RollLoops()),
     )
