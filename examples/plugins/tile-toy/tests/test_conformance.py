@@ -7,4 +7,4 @@ from tile_core.testing import BackendConformance
 
 class TestConformance(BackendConformance):
     target = "toy"
-    supports = BackendConformance.ALL - {"bfloat16", "float16", "float8", "float8_fnuz", "float8_e8m0fnu"}
+    supports = BackendConformance.ALL - {"bfloat16", "float16", "float8", "float8_fnuz", "float8_e8m0fnu", "narrow"}

@@ -29,6 +29,12 @@ SUB_BYTE = """## Types narrower than a byte
 numpy tensor holds them in its one-byte storage type: the last dimension of the kernel's tensor is `8 // bits` times
 that of the storage, and its other strides are as many times the storage's. `float4_e2m1_unpacked` holds one value a
 byte and exists in shared memory only.
+
+On a device a tile of them is held like the tensor, two to a byte: shared tiles whose last axis is even, and fragments
+that are only copied, filled or multiplied whole. Copies that begin and end with a byte move bytes, in vectors or by
+copy engines; a conversion reads a byte for both of its values. A loop that stores neighbours stores whole bytes. A
+store of one value whose neighbour another thread may store at the same time replaces half of the byte atomically, which
+is slower. A tensor whose rows are an odd number of values, or lie at odd strides, is refused.
 """
 
 FLOAT8 = """## `float8_e4m3` and the platform

@@ -17,6 +17,7 @@ from tile_core.emulator.build import LIBRARY, build_library
 from tile_core.emulator.checks import Sites, checked
 from tile_core.ir import regions, visit
 from tile_core.ir.marks import OUT_IDX
+from tile_core.ir.views import view_roots
 from tile_core.jit.artifact import Artifact, CompileRequest
 from tile_core.printer.language import Language
 from tile_core.printer.printer import PrintedFunction, source_of
@@ -119,7 +120,8 @@ def _fresh(program: SplitProgram) -> frozenset[Any]:
     given = list(program.host.params)
     outputs = {int(position) for position in (program.host.attrs or {}).get(OUT_IDX, ())}
     kept = {var for position, var in enumerate(given) if position not in outputs}
-    return frozenset(var for kernel in program.kernels for var in kernel.func.params if var not in kept)
+    roots = view_roots(program.host.body)
+    return frozenset(var for kernel in program.kernels for var in kernel.func.params if roots.get(var, var) not in kept)
 
 
 def _place(span: Any) -> str:

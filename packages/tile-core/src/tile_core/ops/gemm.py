@@ -6,6 +6,9 @@ Terms are added in ascending k by the portable lowering; a backend may add them 
 
 Attributes: `transpose_a`, `transpose_b`, `policy` (0 square, 1 full row, 2 full column: how warps split the tile
 where there are warps). `clear_accum` is a bool-valued operand, a constant or a device expression.
+
+`packed_a` and `packed_b`, which `passes/pack_narrow.py` sets, name the dtype of an operand of four bits that has become
+the bytes of its tile: each row is along K, two elements to a byte.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from typing import TYPE_CHECKING
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
+from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.ops import GemmDTypeError, GemmShapeError, GemmSymbolicError
-from tile_core.ir import regions
+from tile_core.ir import nibbles, regions
 from tile_core.ir.regions import constant
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
@@ -44,6 +48,12 @@ _STEPS, _STEP_BYTES = 8, 16
 """How many steps of K are unrolled at most, and how many bytes of a row of A they read."""
 
 
+def packed(call: OpCall, side: str) -> DType | None:
+    """The dtype of four bits that the bytes of operand `a` or `b` hold two of; `None` for a tile of its own dtype."""
+    name = call.attrs.get(f"packed_{side}")
+    return None if name is None else as_dtype(str(name))
+
+
 def transposed(call: OpCall, side: str) -> bool:
     """Whether operand `a` or `b` is stored transposed."""
     return bool(call.attrs.get(f"transpose_{side}", 0))
@@ -54,7 +64,7 @@ def sizes(call: OpCall) -> tuple[int, int, int]:
     a, c = Tile(call.region("a")).shape[-2:], Tile(call.region("c")).shape[-2:]
     (m, n), k = c, a[0] if transposed(call, "a") else a[1]
     assert m is not None and n is not None and k is not None
-    return m, n, k
+    return m, n, k if packed(call, "a") is None else 2 * k
 
 
 def check(call: OpCall) -> None:
@@ -103,8 +113,9 @@ def _check_sizes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
 
 def _check_dtypes(call: OpCall, tiles: Mapping[str, Tile]) -> None:
     a, b, c = (tiles[side].dtype for side in _SIDES)
-    narrow = all(dtype.is_float and dtype.bits <= 8 for dtype in (a, b))
-    if a != b and not narrow:
+    floats = all(dtype.is_float and dtype.bits <= 8 for dtype in (a, b))
+    nibbles_of_both_signs = all(dtype.is_integer and dtype.bits == nibbles.BITS for dtype in (a, b))
+    if a != b and not floats and not nibbles_of_both_signs:
         raise GemmDTypeError(
             f"gemm: A = {tiles['a'].name} is {a} but B = {tiles['b'].name} is {b}",
             remedy="convert one of them with a copy into a tile of the other's dtype",
@@ -194,8 +205,8 @@ def lower_for_threads(call: OpCall, _context: LowerContext) -> S.Stmt:
 
         def add(index: list[ir.Expr]) -> S.Stmt:
             row, column = index
-            left = cast(a.load(_placed(call, "a", a, row, first + k)), dtype)
-            right = cast(b.load(_placed(call, "b", b, first + k, column)), dtype)
+            left = cast(_element(call, "a", a, row, first + k), dtype)
+            right = cast(_element(call, "b", b, first + k, column), dtype)
             total = tirx.Add(tirx.BufferLoad(sums, at(index)), tirx.Mul(left, right))
             store = S.BufferStore(sums, total, at(index), call.span)
             return S.For(k, int32(0), int32(count), S.ForKind.UNROLLED, store, span=call.span)
@@ -226,6 +237,14 @@ def _steps(count: int, together: int, step: Callable[[ir.Expr, int], S.Stmt], sp
     if rest:
         found.append(step(int32(groups * together), rest))
     return found
+
+
+def _element(call: OpCall, side: str, tile: Tile, row: ir.Expr, column: ir.Expr) -> ir.Expr:
+    """An element of an operand, which may be half of a byte."""
+    place, narrow = _placed(call, side, tile, row, column), packed(call, side)
+    if narrow is None:
+        return tile.load(place)
+    return nibbles.nibble(tile.load(nibbles.byte_place(place)), place[-1], is_signed=narrow.is_int)
 
 
 def _placed(call: OpCall, side: str, tile: Tile, row: ir.Expr, column: ir.Expr) -> list[ir.Expr]:

@@ -50,7 +50,7 @@ class _Lowerer:
         except TileError as error:
             error.span = error.span or call.source_span
             raise
-        return mutator.mutate(_with_span(lowered, stmt.span))
+        return mutator.mutate(with_span(lowered, stmt.span))
 
     def _lowering(self, name: str, call: OpCall) -> Lowering:
         if name not in self._resolved:
@@ -72,7 +72,7 @@ class _Lowerer:
         return call.op.lower
 
 
-def _with_span(stmt: S.Stmt, span: Any) -> S.Stmt:
+def with_span(stmt: S.Stmt, span: Any) -> S.Stmt:
     """Give the statements of a lowering the line of the op that they stand for, where they have none."""
     if span is None:
         return stmt

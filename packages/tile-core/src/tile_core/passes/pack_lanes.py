@@ -254,7 +254,9 @@ class _Body:
 
 
 def _reads_beyond_lanes(word: ir.Expr) -> bool:
-    """Whether a word is anything but one element of an array of the thread, perhaps widened."""
+    """Whether a word is anything but one element of an array of the thread, perhaps widened, or with bits turned."""
+    if isinstance(word, E.BitwiseXor) and regions.constant(word.b) is not None:
+        word = word.a
     load = word.value if isinstance(word, E.Cast) else word
     return not isinstance(load, ir.TensorLoad) or regions.scope(load.source) != regions.LOCAL
 

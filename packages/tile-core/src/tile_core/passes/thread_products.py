@@ -47,7 +47,7 @@ def emit_product(scope: ThreadScope, nest: ParallelNest, plan: NestPlan, steps: 
     if uses(step.left, (column,)) or uses(step.right, (row,)):
         return None
     product = _Product(scope, nest, plan, steps, step)
-    return product.result() if product.is_readable else None
+    return product.result() if product.is_readable and not product.tells_places_apart else None
 
 
 def _step(body: S.Stmt) -> _Step | None:
@@ -147,6 +147,12 @@ class _Product:
     def is_readable(self) -> bool:
         """Whether both operands are in memory."""
         return self._left.is_readable and self._right.is_readable
+
+    @property
+    def tells_places_apart(self) -> bool:
+        """Whether an operand's value depends on more than its element, as half of a byte does."""
+        names = (self._row, self._column, self._step.k)
+        return any(uses(side.value(side.array(1), int32(0)), names) for side in (self._left, self._right))
 
     def result(self) -> S.Stmt:
         """Columns first, then row by row."""

@@ -24,7 +24,9 @@ from tile_core.passes.insert_barriers import InsertBarriers, barrier
 from tile_core.passes.lower_scalar_ops import LowerScalarOps
 from tile_core.passes.mark_reductions import MarkReductions
 from tile_core.passes.matrix import MarkMatrixOps, MatrixUnits
+from tile_core.passes.name_parameters import NameParameters
 from tile_core.passes.pack_lanes import PackLanes
+from tile_core.passes.pack_narrow import PackNarrow
 from tile_core.passes.partition_loops import PartitionLoops
 from tile_core.passes.pipeline import drop, insert_after, insert_before
 from tile_core.passes.place_tiles import MarkPlacedTiles, PlaceTiles
@@ -80,16 +82,18 @@ def thread_edits(
     units: MatrixUnits | None = None,
     pairs: Mapping[str, frozenset[str]] = MappingProxyType({}),
     stored: frozenset[str] = frozenset(),
+    multiplied: frozenset[str] = frozenset(),
 ) -> tuple[Edit, ...]:
     """The edits that turn the default pipeline into one for threads.
 
     `native` are the scalar ops that the backend prints itself. They are expanded after the partition, which makes some.
     `units` are the target's matrix instructions; `pairs` the operations that it prints for two lanes at once, by dtype
-    (see `PackLanes`); `stored` the dtypes that it has no arithmetic for.
+    (see `PackLanes`); `stored` the dtypes that it has no arithmetic for; `multiplied` those of four bits whose bytes
+    matrix instructions take.
     """
     return (
         drop("lower_scalar_ops"),
-        insert_after("check_semantics", CheckExtents(), MarkPlacedTiles(), GroupThreads()),
+        insert_after("check_semantics", CheckExtents(), PackNarrow(multiplied), MarkPlacedTiles(), GroupThreads()),
         insert_before("lower_tile_ops", MarkReductions(), *([MarkMatrixOps()] if units is not None else [])),
         insert_before("legalize_bounds", PlaceTiles(), InferLayouts(units)),
         insert_after(
@@ -104,5 +108,5 @@ def thread_edits(
             RasterizeBlocks(),
             SpecializeAlignment(),
         ),
-        insert_after("simplify", DropUnusedNames(), RollLoops()),
+        insert_after("simplify", DropUnusedNames(), RollLoops(), NameParameters()),
     )

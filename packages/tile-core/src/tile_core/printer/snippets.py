@@ -289,6 +289,17 @@ template <typename T>
 """,
         needs=("tile_atomic",),
     ),
+    "tile_atomic_half": Snippet(
+        """
+// Replaces half of a byte: bits 0 to 3 of `value` are the new one, bit 4 says which half.
+template <typename T>
+@inline@ T tile_atomic_half(T* address, unsigned value) {
+  const unsigned shift = value >> 4 & 1 ? 4u : 0u;
+  return tile_atomic(address, [=](T old) { return T((old & ~(15u << shift)) | (value & 15u) << shift); });
+}
+""",
+        needs=("tile_atomic",),
+    ),
 }
 ANY_ATOMIC_ADD = """
 template <typename T>

@@ -10,45 +10,25 @@ This runs before loops are vectorised, while every access is one of a single ele
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 from tvm.tirx.buffer import is_buffer_var
 
-from tile_core.dtypes import DType, casts
+from tile_core.dtypes import DType
 from tile_core.errors.passes import DataTypeUnsupportedError
-from tile_core.ir import visit
+from tile_core.ir import nibbles, visit
 from tile_core.ir.launch import from_stmt, is_launch
 from tile_core.ir.regions import GLOBAL, scope
 from tile_core.ops.atomic import rmw
 from tile_core.passes.base import PassContext
+from tile_core.passes.carried_types import NIBBLES, CarriedValues, Carrier
 
-_BINARY = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max)
-_BITWISE = (E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor, E.LShift, E.RShift)
 _RELAXED = 0
 _HALF_BITS = 4
-
-
-@dataclass(frozen=True)
-class Carrier:
-    """The dtype that carries another, and how a value of it is made to fit."""
-
-    dtype: str
-    fit: Callable[[ir.Expr], ir.Expr]
-
-
-def _signed_half(value: ir.Expr) -> ir.Expr:
-    four = tirx.IntImm("int8", _HALF_BITS)
-    return E.RShift(E.LShift(value, four), four)
-
-
-def _unsigned_half(value: ir.Expr) -> ir.Expr:
-    return E.BitwiseAnd(value, tirx.IntImm("uint8", 15))
 
 
 def _tfloat32(value: ir.Expr) -> ir.Expr:
@@ -61,8 +41,8 @@ def _tfloat32(value: ir.Expr) -> ir.Expr:
 
 
 CARRIERS = {
-    DType("int4"): Carrier("int8", _signed_half),
-    DType("uint4"): Carrier("uint8", _unsigned_half),
+    DType("int4"): NIBBLES[DType("int4")],
+    DType("uint4"): NIBBLES[DType("uint4")],
     DType("tfloat32"): Carrier("float32", _tfloat32),
     DType("float4_e2m1_unpacked"): Carrier("float4_e2m1fn", lambda value: value),
 }
@@ -88,37 +68,17 @@ class LegalizeCarriedTypes:
             (S.For, rewriter.launch),
             (S.AllocBuffer, rewriter.alloc),
             (S.DeclBuffer, rewriter.view),
-            (S.Bind, rewriter.bind),
             (S.BufferStore, rewriter.store),
             (ir.TensorLoad, rewriter.load),
-            (ir.Call, rewriter.call),
-            (E.Cast, rewriter.cast),
-            ((*_BINARY, *_BITWISE), rewriter.binary),
-            (E.Let, rewriter.let),
-            ((E.IntImm, E.FloatImm), rewriter.constant),
-            (ir.Var, rewriter.var),
+            *rewriter.callbacks(),
         )
         return tirx.PrimFunc(params, body, func.ret_type, func.attrs, func.span)
 
 
-def carrier_of(ty: Any) -> Carrier | None:
-    """The carrier of a type, `None` for a type that stands for itself.
-
-    Raises:
-        DataTypeUnsupportedError: a vector of a carried type.
-    """
-    if not isinstance(ty, ir.PrimType):
-        return None
-    dtype = DType(str(ty.dtype) or "void")
-    if dtype.is_vector and dtype.element in CARRIERS:
-        raise DataTypeUnsupportedError(f"the CPU has no {dtype}", remedy=f"use {dtype.element}, or another vector type")
-    return CARRIERS.get(dtype)
-
-
-class _Rewriter:
+class _Rewriter(CarriedValues):
     def __init__(self) -> None:
+        super().__init__(CARRIERS, "the CPU")
         self._buffers: dict[ir.Var, ir.Var] = {}
-        self._names: dict[ir.Var, ir.Var] = {}
         self._views: list[S.Stmt] = []
 
     def param(self, param: ir.Var) -> ir.Var:
@@ -128,7 +88,7 @@ class _Rewriter:
         """
         if not is_buffer_var(param):
             return self.var(param, None)
-        if _is_packed(param) or carrier_of(param.ty.dtype) is None:
+        if _is_packed(param) or self.carrier_of(param.ty.dtype) is None:
             return param
         dtype = DType(str(param.dtype))
         if dtype.carrier is dtype:
@@ -147,7 +107,7 @@ class _Rewriter:
         return replace(nest, body=visit.sequence([*self._views, body], loop.span)).to_stmt()
 
     def alloc(self, stmt: S.AllocBuffer, mutator: Any) -> S.Stmt:
-        if carrier_of(stmt.buffer.ty.dtype) is None:
+        if self.carrier_of(stmt.buffer.ty.dtype) is None:
             return mutator.default_mutate(stmt)
         return S.AllocBuffer(self._buffer(stmt.buffer), annotations=stmt.annotations, span=stmt.span)
 
@@ -162,24 +122,16 @@ class _Rewriter:
                 f"the CPU cannot view {source} as {target}", remedy="convert the values with T.copy"
             )
         origin = data.args[0]
-        base = self._buffer(origin) if carrier_of(origin.ty.dtype) is not None else origin
-        buffer = self._buffer(stmt.buffer) if carrier_of(stmt.buffer.ty.dtype) is not None else stmt.buffer
+        base = self._buffer(origin) if self.carrier_of(origin.ty.dtype) is not None else origin
+        buffer = self._buffer(stmt.buffer) if self.carrier_of(stmt.buffer.ty.dtype) is not None else stmt.buffer
         return S.DeclBuffer(buffer, data=base.data, span=stmt.span)
-
-    def bind(self, stmt: S.Bind, mutator: Any) -> S.Stmt:
-        value = mutator.mutate(stmt.value)
-        return S.Bind(self.var(stmt.var, mutator), value, stmt.span)
-
-    def let(self, expr: E.Let, mutator: Any) -> ir.Expr:
-        value = mutator.mutate(expr.value)
-        return E.Let(self.var(expr.var, mutator), value, mutator.mutate(expr.body), expr.span)
 
     def store(self, stmt: S.BufferStore, mutator: Any) -> S.Stmt:
         buffer = stmt.buffer
         indices, value = [mutator.mutate(index) for index in stmt.indices], mutator.mutate(stmt.value)
         if _is_packed(buffer):
             return self._store_half(buffer, indices, value, stmt.span)
-        if carrier_of(buffer.ty.dtype) is not None:
+        if self.carrier_of(buffer.ty.dtype) is not None:
             buffer = self._buffer(buffer)
         return S.BufferStore(buffer, value, indices, stmt.span)
 
@@ -187,57 +139,16 @@ class _Rewriter:
         indices = [mutator.mutate(index) for index in load.indices]
         if _is_packed(load.source):
             return self._load_half(load.source, indices)
-        buffer = load.source if carrier_of(load.ty) is None else self._buffer(load.source)
+        buffer = load.source if self.carrier_of(load.ty) is None else self._buffer(load.source)
         return tirx.BufferLoad(buffer, indices, load.span)
 
-    def call(self, call: ir.Call, mutator: Any) -> ir.Expr:
-        carrier = carrier_of(call.ty)
-        if carrier is None:
-            return mutator.default_mutate(call)
-        arguments = [mutator.mutate(argument) for argument in call.args]
-        made = ir.Call(call.op, arguments, attrs=call.attrs, ret_ty=ir.PrimType(carrier.dtype), span=call.span)
-        chosen = str(getattr(call.op, "name", "")) == "prim.if_then_else"
-        return made if chosen else carrier.fit(made)
-
-    def cast(self, cast: E.Cast, mutator: Any) -> ir.Expr:
-        value, carrier = mutator.mutate(cast.value), carrier_of(cast.ty)
-        if carrier is None:
-            return value if value.ty.dtype == cast.ty.dtype else E.Cast(cast.ty, value, cast.span)
-        wide = value if str(value.ty.dtype) == carrier.dtype else E.Cast(carrier.dtype, value, cast.span)
-        dtype = DType(str(cast.ty.dtype))
-        if dtype.is_integer and DType(str(value.ty.dtype)).is_float:
-            low, high = (tirx.IntImm(carrier.dtype, int(bound)) for bound in (dtype.min, dtype.max))
-            return E.Max(E.Min(wide, high), low)
-        return carrier.fit(wide)
-
-    def binary(self, expr: Any, mutator: Any) -> ir.Expr:
-        carrier = carrier_of(expr.ty)
-        if carrier is None:
-            return mutator.default_mutate(expr)
-        return carrier.fit(type(expr)(mutator.mutate(expr.a), mutator.mutate(expr.b)))
-
-    def constant(self, expr: Any, mutator: Any) -> ir.Expr:
-        carrier = carrier_of(expr.ty)
-        if carrier is None:
-            return expr
-        dtype = DType(str(expr.ty.dtype))
-        if dtype.is_integer:
-            return tirx.IntImm(carrier.dtype, int(expr.value))
-        value = casts.cast(np.asarray(expr.value, np.float64), DType("float64"), dtype)
-        return tirx.FloatImm(carrier.dtype, float(value))
-
-    def var(self, var: ir.Var, _mutator: Any) -> ir.Var:
-        if is_buffer_var(var):
-            return self._buffers.get(var, var)
-        carrier = carrier_of(var.ty)
-        if carrier is None:
-            return var
-        return self._names.setdefault(var, tirx.Var(var.name, carrier.dtype))
+    def var(self, var: ir.Var, mutator: Any) -> ir.Var:
+        return self._buffers.get(var, var) if is_buffer_var(var) else super().var(var, mutator)
 
     def _buffer(self, buffer: ir.Var) -> ir.Var:
         """The buffer of carriers, or of bytes for a packed tensor."""
         if buffer not in self._buffers:
-            carrier = carrier_of(buffer.ty.dtype)
+            carrier = self.carrier_of(buffer.ty.dtype)
             made = (
                 _packed(buffer)
                 if _is_packed(buffer)
@@ -254,7 +165,7 @@ class _Rewriter:
         dtype = DType(str(buffer.dtype))
         if dtype.is_float:
             return _reinterpret(dtype.tvm, code)
-        return _signed_half(_reinterpret("int8", code)) if dtype.is_int else code
+        return nibbles.signed(_reinterpret("int8", code)) if dtype.is_int else code
 
     def _store_half(self, buffer: ir.Var, indices: list[ir.Expr], value: ir.Expr, span: Any) -> S.Stmt:
         place, shift = _half(indices)

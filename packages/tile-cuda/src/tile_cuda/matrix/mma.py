@@ -8,7 +8,7 @@ thread whole runs, which is what it can be computed from in whole vectors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm.tirx import stmt as S
 
@@ -24,6 +24,7 @@ from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.mma_scaled import FIRST as SCALED_FROM
 from tile_cuda.instructions.mma_scaled import find
 from tile_cuda.instructions.shapes import MatrixInstruction, instructions
+from tile_cuda.instructions.shapes import find as find_instruction
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
 from tile_cuda.matrix.places import places_refusal
 from tile_cuda.matrix.product import (
@@ -39,6 +40,7 @@ from tile_cuda.matrix.product import (
 )
 
 WARP = 32
+BYTE = 8
 COLUMNS = 8
 MXF8F6F4 = ("mxf8f6f4", 1, "float8_e8m0fnu")
 """The block-scaled kind of 8-bit operands."""
@@ -52,10 +54,18 @@ RUN_BYTES = (32, 16)
 class WarpProduct(Product):
     """One `tile.gemm` as warp instructions; `down` × `across` warps share C.
 
-    `run` is the number of elements along K that a thread holds in a row: those of a register, or more.
+    `run` is the number of elements along K that a thread holds in a row: those of a register, or more. Bytes that hold
+    two values each are operands of the shape of `instruction`, which is the one of single bytes; `issued` is what runs.
     """
 
     run: int = 0
+    issued: MatrixInstruction | None = None
+
+    @property
+    def name(self) -> str:
+        """What runs, for the report."""
+        issued = self.issued or self.instruction
+        return f"{issued.family} {issued.name}"
 
     @property
     def packed(self) -> int:
@@ -152,6 +162,16 @@ def warp_product(call: OpCall, threads: int, capability: int) -> WarpProduct | R
     return reasons[-1]
 
 
+def _of_bytes(instruction: MatrixInstruction) -> MatrixInstruction:
+    """The instruction whose operands are the bytes of those of `instruction`: the same registers, half of K."""
+    if instruction.operand_bits >= BYTE or instruction.sparse:
+        return instruction
+    shape = instruction.m, COLUMNS, instruction.k * instruction.operand_bits // BYTE
+    found = find_instruction("mma", shape, instruction.d, "uint8", "uint8")
+    assert found is not None
+    return found
+
+
 def _scaled_refusal(call: OpCall, capability: int) -> str:
     """Why no instruction takes factors of its operands; empty where one does."""
     a, b = (operand_type(call, side).name for side in "ab")
@@ -163,11 +183,11 @@ def _scaled_refusal(call: OpCall, capability: int) -> str:
     return "" if scopes <= set(regions.SHARED) else "block-scaled mma takes its factors from shared memory"
 
 
-def _fitted(call: OpCall, instruction: MatrixInstruction, warps: int) -> WarpProduct | Refusal:
-    m, n, k = sizes(call)
+def _fitted(call: OpCall, issued: MatrixInstruction, warps: int) -> WarpProduct | Refusal:
+    (m, n, k), instruction = sizes(call), _of_bytes(issued)
     split = _split(m, n, instruction.m, warps, int(call.attrs.get("policy", 0)))
     if split is None or k % instruction.k or not k:
-        return Refusal(_nearest(instruction, m, n, k, warps))
+        return Refusal(_nearest(issued, m, n, k * (issued.k // instruction.k), warps))
     a, b = _operand(call, "a"), _operand(call, "b")
     for side, operand in (("A", a), ("B", b)):
         if isinstance(operand, Refusal):
@@ -177,8 +197,8 @@ def _fitted(call: OpCall, instruction: MatrixInstruction, warps: int) -> WarpPro
     if a is None and transposed(call, "a"):
         return Refusal("A is a fragment that is stored transposed")
     assert not isinstance(a, Refusal) and not isinstance(b, Refusal)
-    product = WarpProduct(call, instruction, *split, a, b)
-    return WarpProduct(call, instruction, *split, a, b, _run(product, k))
+    product = WarpProduct(call, instruction, *split, a, b, issued=issued)
+    return replace(product, run=_run(product, k))
 
 
 def _sparse_refusal(call: OpCall, instruction: MatrixInstruction) -> str:

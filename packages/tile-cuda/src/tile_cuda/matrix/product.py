@@ -14,7 +14,7 @@ from tile_core.dtypes import DType, as_dtype
 from tile_core.ir import regions
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
-from tile_core.ops.gemm import transposed
+from tile_core.ops.gemm import packed, transposed
 from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import TABLE, Family, MatrixInstruction
@@ -55,7 +55,7 @@ def covered(family: Family, capability: int, totals: tuple[str, ...] = (), *, sp
 
 
 def sizes(call: OpCall) -> tuple[int, int, int]:
-    """M, N and K of a product: K is that of B, since a sparse A holds half."""
+    """M, N and K of a product: K is that of B, since a sparse A holds half, in bytes where these hold two values."""
     (m, n), right = (_shape(call, side) for side in "cb")
     return m, n, right[1] if transposed(call, "b") else right[0]
 
@@ -67,7 +67,10 @@ def _shape(call: OpCall, side: str) -> tuple[int, int]:
 
 
 def operand_type(call: OpCall, side: str) -> DType:
-    """What instructions take an operand for."""
+    """What instructions take an operand for: bytes of values of four bits for these."""
+    narrow = packed(call, side)
+    if narrow is not None:
+        return narrow
     dtype = as_dtype(str(call.region(side).source.dtype))
     return as_dtype("tfloat32") if dtype.name == "float32" and call.attrs.get(TF32) else dtype
 
@@ -87,6 +90,11 @@ class Product(ABC):
     across: int
     a: SharedMatrix | None
     b: SharedMatrix | None
+
+    @property
+    def name(self) -> str:
+        """What runs, for the report."""
+        return f"{self.instruction.family} {self.instruction.name}"
 
     @abstractmethod
     def emit(self, scope: ThreadScope) -> S.Stmt:

@@ -34,6 +34,11 @@ class TensorCores:
         """See `tile_core.passes.matrix.MatrixUnits`: tensor memory."""
         return frozenset({TENSOR_MEMORY} if FIRST <= self.capability <= LAST else ())
 
+    @property
+    def packed(self) -> frozenset[str]:
+        """The dtypes of four bits whose bytes are multiplied as they are."""
+        return frozenset({"int4", "uint4"})
+
     def product(self, call: OpCall, threads: int, _capabilities: Any) -> MatrixProduct | None:
         """See `tile_core.passes.matrix.MatrixUnits`."""
         return next((found for found in self._tried(call, threads) if not isinstance(found, Refusal)), None)
@@ -43,7 +48,7 @@ class TensorCores:
         found = list(self._tried(call, threads))
         reasons = "; ".join(product.why for product in found if isinstance(product, Refusal))
         chosen = next((product for product in found if isinstance(product, Product)), None)
-        name = "scalar code" if chosen is None else f"{chosen.instruction.family} {chosen.instruction.name}"
+        name = "scalar code" if chosen is None else chosen.name
         return f"{name} ({reasons})" if reasons else name
 
     def _tried(self, call: OpCall, threads: int) -> Iterator[Product | Refusal]:

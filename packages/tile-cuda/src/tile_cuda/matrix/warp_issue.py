@@ -131,7 +131,7 @@ class WarpIssue:
                     return self._do(self._scaled(c, left, right, i, j, at_step))
                 if word is not None:
                     return self._do(mma_sp(c, left, right, word, instruction=self._instruction))
-                return self._do(mma(c, left, right, instruction=self._instruction))
+                return self._do(mma(c, left, right, instruction=product.issued or self._instruction))
 
             return self._unrolled(self._across, column)
 

@@ -1,7 +1,7 @@
 """All conformance programs, group by group."""
 
 from tile_core.testing.program import Program
-from tile_core.testing.programs import atomics, basic, frontend, gemm, host, layout, memory, numerics, reduce
+from tile_core.testing.programs import atomics, basic, frontend, gemm, host, layout, memory, narrow, numerics, reduce
 
 TABLES = (
     basic.TABLE,
@@ -12,6 +12,7 @@ TABLES = (
     atomics.TABLE,
     gemm.TABLE,
     numerics.TABLE,
+    narrow.TABLE,
     host.TABLE,
 )
 PROGRAMS: tuple[Program, ...] = tuple(program for table in TABLES for program in table.programs)
