@@ -44,8 +44,10 @@ def product(a: str, b: str, *, k: int = 64) -> Any:
         ("sm_75", ("int4", "int4"), 64, "mma m8n8k32_s32_s4_s4"),
         ("sm_80", ("int4", "uint4"), 64, "mma m16n8k64_s32_s4_u4"),
         ("sm_80", ("uint4", "uint4"), 96, "mma m16n8k32_s32_u4_u4"),
-        ("sm_90", ("uint4", "int4"), 128, "mma m16n8k64_s32_u4_s4"),
-        ("sm_120", ("int4", "int4"), 64, "mma m16n8k64_s32_s4_s4"),
+        ("sm_89", ("uint4", "int4"), 128, "mma m16n8k64_s32_u4_s4"),
+        ("sm_90", ("uint4", "int4"), 128, "wgmma m64n32k32_s32_s8_s8"),
+        ("sm_90", ("uint4", "uint4"), 128, "wgmma m64n32k32_s32_u8_u8"),
+        ("sm_120", ("int4", "int4"), 64, "mma m16n8k32_s32_s8_s8"),
     ],
 )
 def test_the_bytes_of_a_tile_are_multiplied(arch, signs, k, instruction):
@@ -61,12 +63,10 @@ def test_products_of_eight_rows(agree):
 
 @pytest.mark.parametrize(("arch", "moved"), [("sm_80", "tile_cp_async"), ("sm_90", "tile_tma_load_2d")])
 def test_a_pipeline_of_packed_tiles(agree, arch, moved):
-    func = matmul(96, 48, 320, 32, 16, 64, dtype="int4", accum="int32", trans_b=True, stages=3)
-    source = compiled(func, arch).get_kernel_source()
-    assert moved in source
-    assert "ldmatrix" in source
-    a, b = (np.random.default_rng(3).integers(-128, 128, (rows, 160)).astype(np.int8) for rows in (96, 48))
-    agree(func, a, b, np.full((96, 48), 7, np.int32), arch=arch)
+    func = matmul(128, 48, 320, 64, 16, 64, dtype="int4", accum="int32", trans_b=True, stages=3)
+    assert moved in compiled(func, arch).get_kernel_source()
+    a, b = (np.random.default_rng(3).integers(-128, 128, (rows, 160)).astype(np.int8) for rows in (128, 48))
+    agree(func, a, b, np.full((128, 48), 7, np.int32), arch=arch)
 
 
 def test_copies_move_sixteen_bytes_and_pairs_become_floats_at_once():
