@@ -13,6 +13,7 @@ from tile_core.spec.__main__ import main
 OWN = {
     "Kernel": "the portable Kernel takes the keywords of the targets that have threads",
     "Pipelined": "takes `group` too",
+    "copy": "takes `eviction_policy` too, as on CUDA",
     "Unroll": "takes `unroll_factor` too, as on CUDA",
     "unroll": "takes `unroll_factor` too, as on CUDA",
     "empty": "its default dtype is spelled as a string",

@@ -8,7 +8,7 @@ from tile_core.printer import messages
 from tile_core.printer.language import Snippet
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
-from tile_cuda import cluster, exchanges, functions, instructions, narrow, words
+from tile_cuda import caches, cluster, exchanges, functions, instructions, narrow, words
 from tile_cuda.instructions import asynchronous, tensor_map
 from tile_cuda.passes import note_descriptors
 
@@ -57,6 +57,7 @@ CUDA = simt_language(
         **cluster.SNIPPETS,
         **functions.SNIPPETS,
         **words.SNIPPETS,
+        **caches.SNIPPETS,
         messages.FAIL: _ASSERTION_FAILED,
         **narrow.SNIPPETS,
         "tile_atomic_add": Snippet(

@@ -12,6 +12,9 @@ from tvm import ir, tirx
 from tvm.tirx import stmt as S
 
 ANNOTATION = "tile.launch"
+EVICTION = "eviction_policy."
+"""What the launch option of a tensor begins with whose loads tell caches how long to keep it, by `EVICTIONS`."""
+EVICTIONS = ("evict_normal", "evict_first", "evict_last")
 AXES = ("x", "y", "z")
 
 

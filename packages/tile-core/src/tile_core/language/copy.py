@@ -8,8 +8,11 @@ from typing import Any
 from tile_core.errors.ops import CopyShapeError, OpArgumentError
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Buffer, Element, VarCell, unwrap
+from tile_core.ir.launch import EVICTION, EVICTIONS
+from tile_core.ir.regions import GLOBAL, scope
 from tile_core.language._operands import attributes, emit, extents_of, is_positive_int, pair, region
 from tile_core.language.annotate import fragment_maps, safe_value_of
+from tile_core.language.kernel import open_kernel
 from tile_core.layouts import Fragment
 from tile_core.ops.rules import equal_shapes
 
@@ -23,12 +26,14 @@ def copy(
     coalesced_width: int | None = None,
     annotations: Mapping[str, Any] | None = None,
     loop_layout: Any = None,
+    eviction_policy: str | None = None,
 ) -> None:
     """Copy a tile between any two of global, shared, fragment and local memory, converting each element.
 
     Args: src, dst: a buffer, a region, or the element at which a region starts, whose extents then come from the
     other side. coalesced_width: at most so many elements in one access. loop_layout: a `T.Fragment` that says which
-    thread moves which element.
+    thread moves which element. eviction_policy: how long caches should keep the tensor that is read: "evict_first",
+    "evict_last" or "evict_normal"; a wish for all vector loads of that tensor in the kernel, which most targets ignore.
 
     Reads beyond the end of a `global` tensor give 0 (or the value of `T.annotate_safe_value`); writes beyond it are
     skipped. Two whole buffers must have equal shapes. What fits what, and what a shorter slice does:
@@ -37,12 +42,30 @@ def copy(
     Raises:
         CopyShapeError: the sides do not fit.
         RegionBoundsError: a constant region outside of an on-chip tile.
-        OpArgumentError: an operand that is no buffer, or a wrong `coalesced_width`.
+        OpArgumentError: an operand that is no buffer, a wrong `coalesced_width`, an unknown `eviction_policy`, or
+            another one for the same tensor.
 
     Example:
         T.copy(A[by * 128, k * 32], A_shared)
     """
-    _move("tile.copy", "copy", src, dst, attributes(annotations, **_hints(coalesced_width, loop_layout)))
+    moved = _move("tile.copy", "copy", src, dst, attributes(annotations, **_hints(coalesced_width, loop_layout)))
+    if eviction_policy is not None:
+        _keep(moved, eviction_policy)
+
+
+def _keep(source: Any, policy: str) -> None:
+    """Note on the launch how caches should keep the tensor `source`, `None` for anything else."""
+    if policy not in EVICTIONS:
+        raise OpArgumentError(f"copy: eviction_policy={policy!r}", remedy=f"give one of {', '.join(EVICTIONS)}")
+    if source is None or scope(source) != GLOBAL:
+        return
+    options, name, wanted = open_kernel().options, f"{EVICTION}{source.name}", EVICTIONS.index(policy)
+    if options.setdefault(name, wanted) != wanted:
+        raise OpArgumentError(
+            f"copy: eviction_policy={policy!r} of {source.name}, which another copy reads with "
+            f"{EVICTIONS[options[name]]!r}",
+            remedy="give one policy a tensor",
+        )
 
 
 def async_copy(
@@ -73,14 +96,16 @@ def _hints(coalesced_width: int | None, loop_layout: Any) -> dict[str, Any]:
     return {"coalesced_width": coalesced_width, "loop_layout": maps}
 
 
-def _move(op: str, what: str, src: Any, dst: Any, attrs: dict[str, Any]) -> None:
+def _move(op: str, what: str, src: Any, dst: Any, attrs: dict[str, Any]) -> Any:
+    """Emit the copy; the buffer that it reads, `None` for one element."""
     if isinstance(dst, Element | VarCell) and isinstance(src, Element | VarCell):
         _assign(src, dst)
-        return
+        return None
     _require_equal_buffers(what, src, dst)
     regions = dict(zip(("src", "dst"), pair(src, dst, what), strict=True))
     pad = safe_value_of(regions["src"].source)
     emit(op, regions, **attrs, **({} if pad is None else {"pad": pad}))
+    return regions["src"].source
 
 
 def _assign(src: Element | VarCell, dst: Element | VarCell) -> None:

@@ -122,7 +122,8 @@ class Language:
     * `helpers`: those that handlers of `expressions` use, so that no variable takes their names.
     * `clusters`: whether blocks can be launched in clusters.
     * `vector_calls`: the operations whose result may be a vector.
-    * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane.
+    * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane; `loads`: tensors to
+      the snippets that load vectors of them.
     * `element`: prints an element of a buffer in place of `name[offset]`; `place`: the address of an element for an
       operation that accounts for its accesses itself, in place of `&name[offset]`.
     * `wraps_stored`: integers that overflow are computed as unsigned ones also where they are only stored.
@@ -144,6 +145,7 @@ class Language:
     launch: Callable[[Printer, Launch], None] | None = None
     vector_load: ExprHandler | None = None
     vector_store: StmtHandler | None = None
+    loads: Mapping[str, str] = field(default_factory=dict)
     element: ElementHandler | None = None
     place: Callable[[Printer, Node, Node], Code] | None = None
     descriptor: tuple[str, str] | None = None

@@ -20,6 +20,7 @@ from tvm.tirx.buffer import is_buffer_var
 from tile_core.ir import regions, visit
 from tile_core.ir.alignment import IS_ALIGNED
 from tile_core.ir.analyzer import Analyzer
+from tile_core.ir.launch import EVICTION, EVICTIONS
 from tile_core.ir.views import viewed
 from tile_core.passes.accesses import substitute
 from tile_core.passes.vector_units import ALIGNED_MOVE, SHIFTED_MOVE
@@ -140,10 +141,19 @@ def print_kernel(
     threads, blocks = str(prod(kernel.threads)), kernel.options.get("min_blocks_per_sm")
     head = language.function.replace("{threads}", threads)
     head = head.replace("{bounds}", threads if blocks is None else f"{threads}, {blocks}")
-    printed = print_function(
-        kernel.func, language.extend(language.name, function=head), target=target, source_lines=source_lines
-    )
+    language = language.extend(language.name, function=head, loads=_hinted(kernel.options, language))
+    printed = print_function(kernel.func, language, target=target, source_lines=source_lines)
     return replace(printed, header=(*printed.header, kernel.prelude)) if kernel.prelude.strip() else printed
+
+
+def _hinted(options: Mapping[str, int], language: Language) -> dict[str, str]:
+    """The tensors of which caches are told how long to keep them, and the snippets that do, where there are such."""
+    named = {
+        name.removeprefix(EVICTION): f"tile_load_{EVICTIONS[policy]}"
+        for name, policy in options.items()
+        if name.startswith(EVICTION)
+    }
+    return {tensor: load for tensor, load in named.items() if load in language.snippets}
 
 
 def _source_kernel(kernel: DeviceKernel, language: Language) -> PrintedFunction:
@@ -230,9 +240,13 @@ def _vector_store(words: Words) -> StmtHandler:
             raise printer.unprintable(f"a vector of {lanes} × {bits} bits", node)
         target = element(printer, node.buffer, _first(node.indices), Use("write", lanes))
         value = element(printer, source.source, _first(source.indices), Use("read", lanes))
-        printer.line(
-            f"*reinterpret_cast<{vector}*>(&{target.text}) = *reinterpret_cast<const {vector}*>(&{value.text});"
-        )
+        load = printer.language.loads.get(str(source.source.name))
+        if load is None or regions.scope(source.source) != regions.GLOBAL:
+            read = f"*reinterpret_cast<const {vector}*>(&{value.text})"
+        else:
+            printer.snippet(load)
+            read = f"{load}<{vector}>(&{value.text})"
+        printer.line(f"*reinterpret_cast<{vector}*>(&{target.text}) = {read};")
 
     return handler
 
