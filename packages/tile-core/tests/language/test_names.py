@@ -64,6 +64,16 @@ def test_importing_the_language_is_light():
     assert done.stdout.strip() == "[]"
 
 
+def test_names_resolve_without_looking_for_backends():
+    # `from tile_core.language import module` would ask the package for a name first, which looks for other dialects.
+    code = (
+        "import sys, tile_core.language as T\n[getattr(T, name) for name in T.__all__]\n"
+        "print('tile_core.plugins.manager' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_an_unknown_name_is_refused_at_the_users_line():
     with pytest.raises(DialectNameError) as caught:
 

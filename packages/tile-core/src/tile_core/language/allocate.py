@@ -14,8 +14,8 @@ from tile_core.frontend.builder import Builder, current_builder
 from tile_core.frontend.values import Buffer, Value, VarCell, unwrap
 from tile_core.ir.regions import FRAGMENT, GLOBAL, LOCAL, REDUCER, VAR
 from tile_core.ir.visit import collect
-from tile_core.language import reducer
 from tile_core.language._operands import is_positive_int
+from tile_core.language.reducer import declare as declare_reducer
 from tile_core.ops.asynchronous import ARRIVALS, BARRIER
 
 __all__ = [
@@ -136,7 +136,7 @@ def alloc_reducer(shape: Shape, dtype: Any, op: str = "sum", replication: str | 
     if replication not in (None, "all", "none"):
         raise AllocationError(f"alloc_reducer: replication={replication!r}", remedy='use None, "all" or "none"')
     buffer = _allocate(shape, dtype, REDUCER, "reducer")
-    reducer.declare(buffer, op)
+    declare_reducer(buffer, op)
     return buffer
 
 

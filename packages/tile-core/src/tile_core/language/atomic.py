@@ -11,8 +11,8 @@ from tile_core.errors.ops import AtomicOperandError
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Buffer, Element, Expr, Region, Var, unwrap, unwrap_stored
 from tile_core.ir.ops import tile_op
-from tile_core.language import _operands
-from tile_core.language._operands import attributes
+from tile_core.language._operands import attributes, buffer_of, emit, pair
+from tile_core.language._operands import region as region_of
 from tile_core.ops import atomic as ops
 
 __all__ = [
@@ -87,14 +87,14 @@ def _update(kind: str, dst: Any, value: Any, order: str | None, return_prev: boo
         raise AtomicOperandError(f"{what}: return_prev on a tile", remedy="update elements in T.Parallel")
     attrs = attributes(annotations, kind=kind, memory_order=number)
     if _is_tile(value) or isinstance(value, Element):
-        src, target = _operands.pair(value, dst, what)
-        _operands.emit("tile.atomic", {"src": src, "dst": target}, **attrs)
+        src, target = pair(value, dst, what)
+        emit("tile.atomic", {"src": src, "dst": target}, **attrs)
         return None
     args = {
-        "dst": _operands.region(dst, f"{what}: dst"),
-        "value": unwrap_stored(value, _operands.buffer_of(dst, what).dtype),
+        "dst": region_of(dst, f"{what}: dst"),
+        "value": unwrap_stored(value, buffer_of(dst, what).dtype),
     }
-    _operands.emit("tile.atomic_value", args, **attrs)
+    emit("tile.atomic_value", args, **attrs)
     return None
 
 
@@ -135,13 +135,13 @@ def _vector_add(width: int, dst: Any, value: Any, return_prev: bool) -> None:
     if return_prev:
         raise AtomicOperandError(f"{what}: return_prev", remedy="add the elements one by one with T.atomic_add")
     args = {name: _vector(what, name, operand, width) for name, operand in (("src", value), ("dst", dst))}
-    _operands.emit("tile.atomic", args, kind="add", memory_order=0, vector=width)
+    emit("tile.atomic", args, kind="add", memory_order=0, vector=width)
 
 
 def _vector(what: str, name: str, value: Any, width: int) -> ir.TensorRegion:
     if not isinstance(value, Element | Buffer | Region):
         raise AtomicOperandError(f"{what}: {name} is {value!r}", remedy=f"pass the first of {width} adjacent elements")
-    region = _operands.region(value, f"{what}: {name}", [width] if isinstance(value, Element) else None)
+    region = region_of(value, f"{what}: {name}", [width] if isinstance(value, Element) else None)
     extents = [int(getattr(axis.extent, "value", 0)) for axis in region.region]
     if extents[-1] != width or any(extent != 1 for extent in extents[:-1]):
         raise AtomicOperandError(

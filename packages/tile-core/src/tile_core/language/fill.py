@@ -7,8 +7,8 @@ from typing import Any
 
 from tile_core.frontend.values import VarCell, unwrap_stored
 from tile_core.ir.regions import REDUCER
-from tile_core.language import reducer
 from tile_core.language._operands import attributes, buffer_of, emit, region, whole_buffer
+from tile_core.language.reducer import start as start_reducer
 
 __all__ = ["clear", "fill"]
 
@@ -30,7 +30,7 @@ def fill(buffer: Any, value: Any, annotations: Mapping[str, Any] | None = None) 
         return
     target = buffer_of(buffer, "fill")
     if target.scope == REDUCER:
-        reducer.start(whole_buffer(buffer, "fill"), value)
+        start_reducer(whole_buffer(buffer, "fill"), value)
         return
     emit(
         "tile.fill",

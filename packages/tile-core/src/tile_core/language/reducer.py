@@ -21,8 +21,7 @@ from tvm import ir
 from tile_core.errors.ops import OpArgumentError, ReducerError
 from tile_core.frontend.builder import Builder, current_builder
 from tile_core.frontend.values import Buffer, Element, VarCell, unwrap, unwrap_stored, wrap
-from tile_core.language import _operands
-from tile_core.language._operands import attributes
+from tile_core.language._operands import attributes, emit, is_positive_int, pair, region, whole_buffer
 from tile_core.ops import reducer as ops
 
 __all__ = ["finalize_reducer", "reducer_init", "reducer_update"]
@@ -55,8 +54,8 @@ def start(buffer: Buffer, value: Any) -> None:
     state = _state(buffer, "reducer_init")
     state.open = True
     start_value = ops.identity(state.kind, buffer.dtype) if value is None else unwrap_stored(value, buffer.dtype)
-    args = {"dst": _operands.region(buffer, "reducer_init"), "value": start_value}
-    _operands.emit("tile.reducer_init", args, kind=state.kind)
+    args = {"dst": region(buffer, "reducer_init"), "value": start_value}
+    emit("tile.reducer_init", args, kind=state.kind)
 
 
 def reducer_init(reducer: Any, init: Any = None) -> None:
@@ -65,7 +64,7 @@ def reducer_init(reducer: Any, init: Any = None) -> None:
     Raises:
         ReducerError: not a reducer.
     """
-    start(_operands.whole_buffer(reducer, "reducer_init"), init)
+    start(whole_buffer(reducer, "reducer_init"), init)
 
 
 def reducer_update(target: Any, value: Any) -> None:
@@ -98,17 +97,17 @@ def finalize_reducer(
     Raises:
         ReducerError: not a reducer, or no open epoch. OpArgumentError: `batch` below 1.
     """
-    buffer = _operands.whole_buffer(reducer, "finalize_reducer")
+    buffer = whole_buffer(reducer, "finalize_reducer")
     state = _state(buffer, "finalize_reducer")
-    if not _operands.is_positive_int(batch):
+    if not is_positive_int(batch):
         raise OpArgumentError(f"finalize_reducer: batch={batch!r}", remedy="give an int of at least 1")
     if not state.open:
         raise ReducerError(
             f"finalize_reducer: {buffer.name} has no open epoch", remedy="call T.reducer_init (or T.clear) first"
         )
     state.open = False
-    args = {"dst": _operands.region(buffer, "finalize_reducer")}
-    _operands.emit("tile.reducer_finalize", args, **attributes(annotations, kind=state.kind, batch=batch))
+    args = {"dst": region(buffer, "finalize_reducer")}
+    emit("tile.reducer_finalize", args, **attributes(annotations, kind=state.kind, batch=batch))
     if dst is not None:
-        src, into = _operands.pair(buffer, dst, "finalize_reducer")
-        _operands.emit("tile.copy", {"src": src, "dst": into})
+        src, into = pair(buffer, dst, "finalize_reducer")
+        emit("tile.copy", {"src": src, "dst": into})

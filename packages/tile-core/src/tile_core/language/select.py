@@ -12,7 +12,7 @@ from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend import arith
 from tile_core.frontend.values import Buffer, Element, Expr, Region, unwrap
 from tile_core.ir.regions import constant
-from tile_core.language import _operands
+from tile_core.language._operands import emit, region
 from tile_core.language._scalars import common
 from tile_core.language.allocate import alloc_local
 
@@ -89,7 +89,7 @@ def _question(value: Any, kind: str) -> Expr:
         raise OpArgumentError(
             f"{kind}_of: {value!r} is no buffer or slice", remedy=f"combine conditions with `{_WORDS[f'{kind}_of']}`"
         )
-    source = _operands.region(value, f"{kind}_of")
+    source = region(value, f"{kind}_of")
     extents = [axis.extent for axis in source.region]
     if any(constant(extent) != 1 for extent in extents[:-1]):
         shape = ", ".join(map(str, extents))
@@ -97,8 +97,8 @@ def _question(value: Any, kind: str) -> Expr:
             f"{kind}_of: {value} has shape ({shape}); all axes but the last must be 1", remedy="slice one row"
         )
     answer = alloc_local([1] * (len(extents) - 1 or 1), "bool")
-    args = {"src": source, "dst": _operands.region(answer, f"{kind}_of")}
-    _operands.emit("tile.reduce", args, kind=kind, dim=-1, clear=1)
+    args = {"src": source, "dst": region(answer, f"{kind}_of")}
+    emit("tile.reduce", args, kind=kind, dim=-1, clear=1)
     element = answer[(0,) * answer.ndim]
     assert isinstance(element, Element)
     return element
