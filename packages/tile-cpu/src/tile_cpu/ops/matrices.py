@@ -16,9 +16,31 @@ _INT64 = as_dtype("int64")
 _TILE_ROWS = 16
 
 
+def matrix_axes(tile: Tile) -> tuple[int, int] | None:
+    """The two axes of a tile that is a matrix; `None` where it is none.
+
+    They are the last two axes, if those before them have one element, or else the two that have more than one: a head
+    of a tensor of (batch, sequence, heads, dim) is a matrix too.
+    """
+    long = [axis for axis, extent in enumerate(tile.shape) if extent != 1]
+    if tile.rank >= 2 and all(axis >= tile.rank - 2 for axis in long):
+        return tile.rank - 2, tile.rank - 1
+    return (long[0], long[1]) if len(long) == 2 else None
+
+
+def _stride(buffer: ir.Var, axis: int) -> ir.Expr:
+    """Elements between neighbours along an axis."""
+    if buffer.strides:
+        return buffer.strides[axis]
+    stride: ir.Expr = int32(1)
+    for extent in buffer.shape[axis + 1 :]:
+        stride = extent if constant(stride) == 1 else _wide(stride) * _wide(extent)
+    return stride
+
+
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix in memory: a tile whose last two axes are its rows and columns, or columns and rows when `swapped`."""
+    """A matrix in memory: a tile whose `matrix_axes` are its rows and columns, or columns and rows when `swapped`."""
 
     tile: Tile
     swapped: bool = False
@@ -41,18 +63,22 @@ class Matrix:
         return self.tile.store(value, self._index(row, column))
 
     def _index(self, row: ir.Expr, column: ir.Expr) -> list[ir.Expr]:
-        inner = [column, row] if self.swapped else [row, column]
-        return [*[int32(0)] * (self.tile.rank - 2), *inner]
+        outer, inner = self._axes
+        index: list[ir.Expr] = [int32(0)] * self.tile.rank
+        index[outer], index[inner] = (column, row) if self.swapped else (row, column)
+        return index
+
+    @property
+    def _axes(self) -> tuple[int, int]:
+        axes = matrix_axes(self.tile)
+        assert axes is not None
+        return axes
 
     @property
     def strides(self) -> tuple[ir.Expr, ir.Expr]:
         """Elements between rows and between columns, as int64."""
-        buffer = self.tile.buffer
-        outer: ir.Expr = buffer.shape[-1]
-        inner: ir.Expr = int32(1)
-        if buffer.strides:
-            outer, inner = buffer.strides[-2], buffer.strides[-1]
-        return (_wide(inner), _wide(outer)) if self.swapped else (_wide(outer), _wide(inner))
+        outer, inner = (_wide(_stride(self.tile.buffer, axis)) for axis in self._axes)
+        return (inner, outer) if self.swapped else (outer, inner)
 
     @property
     def contiguous_rows(self) -> bool:

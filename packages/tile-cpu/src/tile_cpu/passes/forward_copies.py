@@ -32,6 +32,7 @@ from tile_core.ops.build import Tile
 from tile_core.ops.copy import pads_with_zeros
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import reads_memory
+from tile_cpu.ops.matrices import matrix_axes
 from tile_cpu.passes.stream_operands import uses_of
 
 _SIDES = ("a", "b")
@@ -127,8 +128,10 @@ def _writes_tensors(stmt: S.Stmt) -> bool:
 
 def _same_matrix(source: Tile, tile: Tile) -> bool:
     """Whether `tile` becomes all of the matrix `source`, in the same dtype."""
-    matrix = source.rank >= 2 and tile.rank == 2 and set(source.shape[:-2]) <= {1}
-    return matrix and is_whole(tile.region) and source.shape[-2:] == tile.shape and source.dtype is tile.dtype
+    axes = matrix_axes(source)
+    if axes is None or tile.rank != 2 or not is_whole(tile.region):
+        return False
+    return [source.shape[axis] for axis in axes] == tile.shape and source.dtype is tile.dtype
 
 
 def _sides(stmt: S.Stmt, tile: ir.Var) -> list[str]:
