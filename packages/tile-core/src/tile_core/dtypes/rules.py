@@ -7,27 +7,33 @@ from tile_core.errors.dtypes import GemmOperandDTypeError
 
 
 def get_tvm_dtype(value: AnyDType) -> DType:
-    """The dtype of any accepted spelling; the same as `as_dtype`, under TileLang's name."""
+    """The dtype of any accepted spelling; the same as `as_dtype`, under TileLang's name.
+
+    `T.get_tvm_dtype("half") == "float16"`.
+    """
     return as_dtype(value)
 
 
 def is_float4(value: AnyDType) -> bool:
-    """Whether `value` is a 4-bit float, packed or one a byte."""
+    """Whether `value` is a 4-bit float, packed or one a byte: `T.is_float4("float4_e2m1fn") == True`."""
     return as_dtype(value).is_float4()
 
 
 def is_float4_e2m1fn(value: AnyDType) -> bool:
-    """Whether `value` is the packed 4-bit float."""
+    """Whether `value` is the packed 4-bit float: `T.is_float4_e2m1fn("float4_e2m1fn") == True`."""
     return as_dtype(value).is_float4_e2m1fn()
 
 
 def is_float4_e2m1_unpacked(value: AnyDType) -> bool:
-    """Whether `value` is the 4-bit float that takes a byte."""
+    """Whether `value` is the 4-bit float that takes a byte: `T.is_float4_e2m1_unpacked("float4_e2m1fn") == False`."""
     return as_dtype(value).is_float4_e2m1_unpacked()
 
 
 def is_f8f6f4_family(value: AnyDType) -> bool:
-    """Whether `value` is a float of 8, 6 or 4 bits: the types that some matrix instructions mix."""
+    """Whether `value` is a float of 8, 6 or 4 bits: the types that some matrix instructions mix.
+
+    `T.is_f8f6f4_family("float8_e5m2") == True`.
+    """
     return as_dtype(value).family in ("float8", "float6", "float4")
 
 

@@ -74,6 +74,14 @@ class StridedTensor(Tensor):
 
     Raises:
         TensorShapeError: not one stride a dimension, or a negative one.
+
+    Example:
+        pitch = T.dynamic("pitch")
+
+        @T.prim_func
+        def pack(A: T.StridedTensor((8, 8), (pitch, 1), "float32"), B: T.Tensor((8, 8), "float32")):
+            with T.Kernel(1):
+                T.copy(A, B)
     """
 
     @located
@@ -97,7 +105,16 @@ class Pointer:
 
 @located
 def ptr(dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> Pointer:
-    """A pointer parameter: `p: T.ptr`, or `p: T.ptr("float32")`; give it a shape with `T.make_tensor`."""
+    """A pointer parameter: `p: T.ptr`, or `p: T.ptr("float32")`; give it a shape with `T.make_tensor`.
+
+    Example:
+        @T.prim_func
+        def clear(p: T.ptr("float32"), n: T.int32):
+            A = T.make_tensor(p, (n,), "float32")
+            with T.Kernel(1):
+                for i in range(n):
+                    A[i] = 0.0
+    """
     del is_size_var
     return Pointer(None if dtype is None else DType(dtype), storage_scope)
 

@@ -107,7 +107,11 @@ def _scalar(name: str, value: Any) -> Index:
         else:
             return _number(name, value)
     if not (value.dtype.is_integer or value.dtype.is_bool) or value.dtype.lanes != 1:
-        raise IndexCountError(f"{name} is indexed with a {value.dtype}", remedy='cast the index: T.cast(i, "int32")')
+        is_vector = value.dtype.lanes != 1
+        raise IndexCountError(
+            f"{name} is indexed with a {value.dtype}",
+            remedy="loop over the lanes with T.vectorized" if is_vector else 'cast the index: T.cast(i, "int32")',
+        )
     known = constant(value.ir)
     if known is not None:
         return known

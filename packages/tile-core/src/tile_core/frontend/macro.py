@@ -163,6 +163,20 @@ def macro(func: Callable[..., Any] | None = None) -> Any:
 
     Raises:
         MacroArgumentError: at a call, an argument that is no place for a `T.Ref` parameter.
+
+    Example:
+        @T.macro
+        def add(total: T.Ref, value):
+            if value > 0:
+                total += value
+
+        @T.prim_func
+        def positive(A: T.Tensor((64,), "float32"), Sum: T.Tensor((1,), "float32")):
+            with T.Kernel(1):
+                s = T.alloc_var("float32", 0.0)
+                for i in range(64):
+                    add(s, A[i])
+                Sum[0] = s
     """
     frame = user_frame()
     outer = {} if frame is None else frame.f_locals

@@ -22,6 +22,14 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     Raises:
         OperandError: `ptr` is no pointer.
         TensorShapeError: a shape or strides that are none.
+
+    Example:
+        @T.prim_func
+        def clear(p: T.ptr, n: T.int32):
+            A = T.make_tensor(p, (n, 4), "float32")
+            with T.Kernel(1):
+                for i, j in T.grid(n, 4):
+                    A[i, j] = 0.0
     """
     if not isinstance(ptr, Expr) or not isinstance(ptr.ir.ty, ir.PointerType):
         raise OperandError(f"make_tensor of {ptr!r}, which is no pointer", remedy="annotate the parameter: p: T.ptr")

@@ -42,6 +42,15 @@ def prim_func(func: Callable[..., Any] | None = None) -> Any:
 
     Raises:
         TileError: an invalid program, at the line that is at fault.
+
+    Example:
+        @T.prim_func
+        def double(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+            with T.Kernel(1, threads=64):
+                for i in T.Parallel(64):
+                    B[i] = A[i] * 2
+
+        kernel = tl.compile(double, target="interpret")
     """
     frame = user_frame()
     outer = {} if frame is None else frame.f_locals

@@ -37,6 +37,15 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
 
     Raises:
         SymbolError: a name that is no identifier, or a dtype that is no integer.
+
+    Example:
+        n = T.dynamic("n")
+
+        @T.prim_func
+        def double(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+            with T.Kernel(T.ceildiv(n, 64), threads=64) as b:
+                for i in T.Parallel(64):
+                    B[b * 64 + i] = A[b * 64 + i] * 2
     """
     kind = DType(dtype)
     if not kind.is_integer or kind.lanes != 1:
@@ -56,6 +65,17 @@ def const(name: str, dtype: Any = "int32") -> Any:
 
     Raises:
         SymbolError: outside of an eager function, or a name that is no identifier.
+
+    Example:
+        @tl.jit
+        def double(X):
+            N = T.const("N")
+            X: T.Tensor((N,), "float32")
+            Y = T.empty((N,), "float32")
+            with T.Kernel(1):
+                for i in T.Parallel(N):
+                    Y[i] = X[i] * 2
+            return Y
     """
     builder = active_builder()
     if builder is None or builder.eager is None:

@@ -78,6 +78,7 @@ FLOAT_FUNCTIONS: Mapping[str, Function] = {
     "log1p": np.log1p,
     "log2": np.log2,
     "nearbyint": np.rint,
+    "nextafter": np.nextafter,
     "pow": _pow,
     "round": _round_half_away,
     "rsqrt": _rsqrt,

@@ -44,7 +44,8 @@ def alloc_shared(shape: Shape, dtype: Any, scope: str = "shared.dyn") -> Buffer:
         AllocationError: a negative extent, an extent that is no integer.
 
     Example:
-        A_shared = T.alloc_shared((128, 32), "float16")
+        weights = T.alloc_shared((32, 64), "float16")
+        T.copy(A[0:32, :], weights)
     """
     return _allocate(shape, dtype, scope, "shared")
 
@@ -56,7 +57,8 @@ def alloc_fragment(shape: Shape, dtype: Any, scope: str = FRAGMENT) -> Buffer:
         AllocationError: a negative extent, an extent that is no integer.
 
     Example:
-        C_local = T.alloc_fragment((128, 128), "float32")
+        scores = T.alloc_fragment((32, 32), "float32")
+        T.copy(A[0, 0], scores)
     """
     return _allocate(shape, dtype, scope, "fragment")
 
@@ -69,6 +71,8 @@ def alloc_local(shape: Shape, dtype: Any, scope: str = LOCAL) -> Buffer:
 
     Example:
         pair = T.alloc_local((2,), "float16")
+        pair[0] = X[0]
+        pair[1] = X[1]
     """
     return _allocate(shape, dtype, scope, "local")
 
@@ -80,7 +84,8 @@ def alloc_global(shape: Shape, dtype: Any, scope: str = GLOBAL) -> Buffer:
         AllocationError: a negative extent, an extent that is no integer.
 
     Example:
-        partial = T.alloc_global((splits, M, N), "float32")
+        partial = T.alloc_global((2, 32), "float32")  # all blocks of a call see it
+        T.copy(row, partial[bx, 0])
     """
     builder = current_builder()
     buffer = _declare(shape, dtype, scope, builder.fresh_name("workspace"))
@@ -100,6 +105,10 @@ def alloc_var(dtype: Any, *args: Any, scope: str = VAR, init: Any = None) -> Var
 
     Example:
         best = T.alloc_var("float32", -T.infinity("float32"))
+        for i in range(64):
+            if X[i] > best:
+                best = X[i]
+        assert best == 63.0
     """
     given, scope = _variable_arguments(args, scope)
     if given is not None and init is not None:
@@ -132,6 +141,14 @@ def alloc_reducer(shape: Shape, dtype: Any, op: str = "sum", replication: str | 
 
     Raises:
         ReduceKindError, ReduceDTypeError: see their pages. AllocationError: an unknown replication.
+
+    Example:
+        total = T.alloc_reducer((1,), "float32", op="sum")
+        T.reducer_init(total)
+        for i in T.Parallel(64):
+            total[0] += X[i]
+        T.finalize_reducer(total)
+        assert total[0] == 2016.0
     """
     if replication not in (None, "all", "none"):
         raise AllocationError(f"alloc_reducer: replication={replication!r}", remedy='use None, "all" or "none"')
@@ -148,6 +165,9 @@ def alloc_barrier(arrive_count: int | Sequence[int]) -> Buffer:
 
     Raises:
         AllocationError: a count below 1. The compiler refuses it on targets without such barriers.
+
+    Example:
+        arrived = T.alloc_barrier(32)
     """
     return barriers(arrive_count, BARRIER)
 
@@ -163,7 +183,12 @@ def barriers(arrive_count: int | Sequence[int], scope: str) -> Buffer:
 def allocate(
     shape: Shape, dtype: Any = "float32", scope: str = GLOBAL, annotations: Mapping[str, Any] | None = None
 ) -> Buffer:
-    """A buffer in any scope, as TIR spells it. `"global"` is a workspace for all blocks, as `T.alloc_global`."""
+    """A buffer in any scope, as TIR spells it. `"global"` is a workspace for all blocks, as `T.alloc_global`.
+
+    Example:
+        line = T.allocate((64,), "float32", "shared")
+        T.copy(X, line)
+    """
     if scope == GLOBAL:
         return alloc_global(shape, dtype)
     return _allocate(shape, dtype, scope, "buffer", annotations)

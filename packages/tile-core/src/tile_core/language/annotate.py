@@ -56,7 +56,8 @@ def annotate_safe_value(safe_value_map: Mapping[Any, float | int]) -> None:
 
     Example:
         T.annotate_safe_value({A: -1})
-        T.annotate_safe_value({X: -T.infinity("float32")})
+        T.copy(A[60, 0], tile)
+        assert tile[4, 0] == -1.0  # row 64 is beyond the end
     """
     for key, value in _entries(safe_value_map, "annotate_safe_value"):
         buffer = whole_buffer(key, "annotate_safe_value")
@@ -110,7 +111,7 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
         LayoutError: when compiled, one that cannot be kept.
 
     Example:
-        T.annotate_layout({A_shared: T.Layout(A_shared.shape, lambda i, j: i * 32 + (j ^ (i % 8)))})
+        T.annotate_layout({tile: T.Layout(tile.shape, lambda i, j: i * 32 + (j ^ (i % 8)))})
     """
     for key, value in _entries(layout_map, "annotate_layout"):
         buffer = whole_buffer(key, "annotate_layout")
@@ -158,6 +159,9 @@ def annotate_restrict_buffers(*buffers: Any) -> None:
 
     Raises:
         AnnotationError: a buffer that is no tensor parameter.
+
+    Example:
+        T.annotate_restrict_buffers(A, B)
     """
     for value in buffers:
         buffer = whole_buffer(value, "annotate_restrict_buffers")
@@ -173,6 +177,9 @@ def annotate_ws_pipeline_depth(depth_map: Mapping[Any, int]) -> None:
 
     Raises:
         AnnotationError: a depth below 1.
+
+    Example:
+        T.annotate_ws_pipeline_depth({tile: 3})
     """
     for key, depth in _entries(depth_map, "annotate_ws_pipeline_depth"):
         buffer = whole_buffer(key, "annotate_ws_pipeline_depth")
@@ -193,6 +200,9 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
 
     Raises:
         AnnotationError: an unknown order or a panel size below 1.
+
+    Example:
+        T.use_swizzle(8)  # panels of eight rows of blocks
     """
     if order not in _ORDERS:
         raise AnnotationError(f"use_swizzle: order={order!r}", remedy=f"use one of {', '.join(_ORDERS)}")

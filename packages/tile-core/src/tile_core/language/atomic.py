@@ -45,7 +45,8 @@ def atomic_add(
         MemoryOrderError: an unknown order.
 
     Example:
-        T.atomic_add(histogram[bin], 1)
+        for i in T.Parallel(64):
+            T.atomic_add(I[i % 4], 1)
     """
     return _update("add", dst, value, memory_order, return_prev, annotations)
 
@@ -53,14 +54,26 @@ def atomic_add(
 def atomic_max(
     dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Annotations = None
 ) -> Any:
-    """`dst = max(dst, value)` as one indivisible step; NaN propagates. Arguments and errors as `T.atomic_add`."""
+    """`dst = max(dst, value)` as one indivisible step; NaN propagates. Arguments and errors as `T.atomic_add`.
+
+    Example:
+        for i in T.Parallel(64):
+            T.atomic_max(X[0], X[i])
+        assert X[0] == 63.0
+    """
     return _update("max", dst, value, memory_order, return_prev, annotations)
 
 
 def atomic_min(
     dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Annotations = None
 ) -> Any:
-    """`dst = min(dst, value)` as one indivisible step; NaN propagates. Arguments and errors as `T.atomic_add`."""
+    """`dst = min(dst, value)` as one indivisible step; NaN propagates. Arguments and errors as `T.atomic_add`.
+
+    Example:
+        for i in T.Parallel(64):
+            T.atomic_min(X[63], X[i])
+        assert X[63] == 0.0
+    """
     return _update("min", dst, value, memory_order, return_prev, annotations)
 
 
@@ -68,7 +81,7 @@ def atomic_or(dst: Any, value: Any, memory_order: str | None = None) -> None:
     """`dst |= value` on one integer element, as one indivisible step. Errors as `T.atomic_add`.
 
     Example:
-        T.atomic_or(seen[word], 1 << bit)
+        T.atomic_or(I[0], 1 << 5)
     """
     _element("atomic_or", dst)
     _update("or", dst, value, memory_order, False, None)
@@ -121,12 +134,19 @@ def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> None:
 
     Raises:
         AtomicOperandError: `return_prev`, or operands that are no elements or pairs.
+
+    Example:
+        T.atomic_addx2(X[0], X[2])  # X[0] += X[2], X[1] += X[3]
     """
     _vector_add(2, dst, value, return_prev)
 
 
 def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> None:
-    """Add four adjacent elements that start at `value` to the four that start at `dst`. Errors as `T.atomic_addx2`."""
+    """Add four adjacent elements that start at `value` to the four that start at `dst`. Errors as `T.atomic_addx2`.
+
+    Example:
+        T.atomic_addx4(X[0], X[4])
+    """
     _vector_add(4, dst, value, return_prev)
 
 
@@ -162,7 +182,7 @@ def atomic_load(src: Any, memory_order: str = "seq_cst") -> Expr:
         MemoryOrderError: another order.
 
     Example:
-        ready = T.atomic_load(flags[bx], memory_order="acquire")
+        ready = T.atomic_load(I[bx], memory_order="acquire")
     """
     order = ops.memory_order(memory_order, ops.LOAD_ORDERS)
     element = _element("atomic_load", src)
@@ -189,7 +209,7 @@ def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
         MemoryOrderError: another order.
 
     Example:
-        T.atomic_store(flags[bx], 1, memory_order="release")
+        T.atomic_store(I[bx], 1, memory_order="release")
     """
     order = ops.memory_order(memory_order, ops.STORE_ORDERS)
     element = _element("atomic_store", dst)

@@ -24,44 +24,50 @@ __all__ = [
 
 
 def bitwise_and(x: Any, y: Any, span: Any = None) -> Expr:
-    """`x & y`."""
+    """`x & y`: `T.bitwise_and(6, 3) == 2`."""
     return Expr(arith.binary("&", *common(x, y)))
 
 
 def bitwise_or(x: Any, y: Any, span: Any = None) -> Expr:
-    """`x | y`."""
+    """`x | y`: `T.bitwise_or(6, 3) == 7`."""
     return Expr(arith.binary("|", *common(x, y)))
 
 
 def bitwise_xor(x: Any, y: Any, span: Any = None) -> Expr:
-    """`x ^ y`."""
+    """`x ^ y`: `T.bitwise_xor(6, 3) == 5`."""
     return Expr(arith.binary("^", *common(x, y)))
 
 
 def bitwise_not(x: Any, span: Any = None) -> Expr:
-    """~x."""
+    """~x: `T.bitwise_not(5) == -6`."""
     return Expr(arith.unary("~", common(x)[0]))
 
 
 def shift_left(x: Any, y: Any, span: Any = None) -> Expr:
-    """`x << y`; 0 where y is negative or at least the number of bits. Such a constant is refused."""
+    """`x << y`; 0 where y is negative or at least the number of bits. Such a constant is refused.
+
+    `T.shift_left(3, 2) == 12`.
+    """
     return Expr(arith.binary("<<", *common(x, y)))
 
 
 def shift_right(x: Any, y: Any, span: Any = None) -> Expr:
-    """`x >> y`: arithmetic on signed integers, logical on unsigned ones. A negative or too large y shifts all out."""
+    """`x >> y`: arithmetic on signed integers, logical on unsigned ones. A negative or too large y shifts all out.
+
+    `T.shift_right(-8, 1) == -4`.
+    """
     return Expr(arith.binary(">>", *common(x, y)))
 
 
 def popcount(x: Any) -> Expr:
-    """The number of 1 bits of an integer, as its dtype."""
+    """The number of 1 bits of an integer, as its dtype: `T.popcount(T.uint8(255)) == 8`."""
     operand = require("popcount", x, lambda dtype: dtype.is_integer, "an integer")
     dtype = arith.dtype_of(operand)
     return Expr(arith.cast(tirx.popcount(_unsigned(operand, dtype)), dtype))
 
 
 def clz(x: Any) -> Expr:
-    """The number of leading 0 bits of an integer, as int32: the dtype's width for 0."""
+    """The number of leading 0 bits of an integer, as int32: the dtype's width for 0. `T.clz(T.int32(1)) == 31`."""
     operand = require("clz", x, lambda dtype: dtype.is_integer, "an integer")
     dtype = arith.dtype_of(operand)
     wide = _unsigned(operand, dtype)

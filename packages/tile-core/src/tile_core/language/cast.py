@@ -34,7 +34,8 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
         OpArgumentError: an unknown rounding, or "rs" without `rbits`.
 
     Example:
-        T.cast(acc[i, j], "float16")
+        X[0] = T.cast(I[3], "float32")
+        assert T.cast(2.75, "int32") == 2  # toward zero
     """
     if round not in _MODES:
         raise OpArgumentError(f"cast: round={round!r}", remedy="use rn, rz, rp, rm or rs")
@@ -52,7 +53,7 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
 
 @located
 def Cast(dtype: Any, value: Any, annotations: Mapping[str, Any] | None = None, span: Any = None) -> Expr:
-    """`T.cast` with TIR's order of arguments."""
+    """`T.cast` with TIR's order of arguments: `T.Cast("int32", 2.75) == 2`."""
     return cast(value, dtype)
 
 
@@ -62,6 +63,8 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
 
     Raises:
         OpDTypeError: the numbers of bits differ.
+
+    `T.reinterpret(T.float32(1.0), "int32") == 0x3F800000`.
     """
     operand, target = unwrap(value), as_dtype(dtype)
     source = arith.dtype_of(operand)

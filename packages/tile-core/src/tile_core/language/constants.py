@@ -21,7 +21,7 @@ def infinity(dtype: Any, span: Any = None) -> Expr:
         OpDTypeError: the dtype has none, such as an integer or float8_e4m3fn.
 
     Example:
-        T.fill(scores_max, -T.infinity("float32"))
+        T.fill(row, -T.infinity("float32"))
     """
     target = as_dtype(dtype)
     if not target.has_infinity:
@@ -31,13 +31,13 @@ def infinity(dtype: Any, span: Any = None) -> Expr:
 
 @located
 def max_value(dtype: Any, span: Any = None) -> Expr:
-    """The largest finite value of a dtype."""
+    """The largest finite value of a dtype: `T.max_value("int8") == 127`."""
     target = as_dtype(dtype)
     return Expr(arith.constant(target.max, target))
 
 
 @located
 def min_value(dtype: Any, span: Any = None) -> Expr:
-    """The smallest finite value of a dtype: the most negative one where it is signed."""
+    """The smallest finite value of a dtype: the most negative one where it is signed. `T.min_value("int8") == -128`."""
     target = as_dtype(dtype)
     return Expr(arith.constant(target.min, target))

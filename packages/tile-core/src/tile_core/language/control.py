@@ -21,6 +21,13 @@ def loop_break() -> None:
 
     Raises:
         ControlFlowError: the loop is unrolled by Python, or its iterations have no order.
+
+    Example:
+        for k in range(64):
+            if X[k] > 3.0:
+                T.loop_break()
+            X[k] = 0.0
+        assert X[4] == 4.0
     """
     if leave_loop("T.loop_break", S.Break):
         raise ControlFlowError("T.loop_break in a loop that Python unrolls", remedy="write `break`")
@@ -36,7 +43,15 @@ def empty(*shape: Any, dtype: Any = "float32") -> Buffer:
         TensorShapeError, UnknownDTypeError: no shape, no dtype.
 
     Example:
-        C = T.empty((M, N), dtype="float16")
+        @tl.jit
+        def double(X):
+            N = T.const("N")
+            X: T.Tensor((N,), "float32")
+            Y = T.empty((N,), dtype="float32")
+            with T.Kernel(1):
+                for i in T.Parallel(N):
+                    Y[i] = X[i] * 2
+            return Y
     """
     builder = current_builder()
     if builder.kernel is not None or len(builder.frames) > 1:

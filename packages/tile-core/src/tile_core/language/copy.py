@@ -46,7 +46,8 @@ def copy(
             another one for the same tensor.
 
     Example:
-        T.copy(A[by * 128, k * 32], A_shared)
+        T.copy(A[bx * 32, 0], tile)  # from that element on, as much as the tile holds
+        T.copy(tile, B[bx * 32 : bx * 32 + 32, 0:32])
     """
     moved = _move("tile.copy", "copy", src, dst, attributes(annotations, **_hints(coalesced_width, loop_layout)))
     if eviction_policy is not None:
@@ -79,6 +80,11 @@ def async_copy(
     """Copy that may complete later: the author waits with `T.ptx_wait_group`. Arguments and rules as `T.copy`.
 
     A target without asynchronous copies moves the data at once, which is one of the allowed orders.
+
+    Example:
+        T.async_copy(A[0, 0], tile)
+        T.ptx_commit_group()
+        T.ptx_wait_group(0)
     """
     _move("tile.async_copy", "async_copy", src, dst, attributes(annotations, **_hints(coalesced_width, loop_layout)))
 
@@ -133,6 +139,10 @@ def transpose(src: Any, dst: Any, annotations: Mapping[str, Any] | None = None) 
 
     Raises:
         TransposeShapeError: the shapes are not each other's transpose.
+
+    Example:
+        turned = T.alloc_shared((32, 32), "float32")
+        T.transpose(tile, turned)
     """
     src_extents, dst_extents = extents_of(src, "transpose: src"), extents_of(dst, "transpose: dst")
     emit(
@@ -165,6 +175,11 @@ def im2col(
     Args:
         nhw_step, c_step: which tile of rows and of columns; in units of `col`'s extents.
         kernel, stride, dilation, pad: of the convolution, the same in both directions; outside of the image is 0.
+
+    Example:
+        image = T.view(A, (1, 8, 8, 64))  # N, H, W, C
+        patches = T.alloc_shared((16, 9 * 64), "float32")
+        T.im2col(image, patches, 0, 0, kernel=3, stride=1, dilation=1, pad=1)
     """
     emit(
         "tile.im2col",
@@ -190,7 +205,13 @@ def c2d_im2col(
     eviction_policy: str | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> None:
-    """The older spelling of `T.im2col`; `eviction_policy` is a hint for targets with a cache policy."""
+    """The older spelling of `T.im2col`; `eviction_policy` is a hint for targets with a cache policy.
+
+    Example:
+        image = T.view(A, (1, 8, 8, 64))
+        patches = T.alloc_shared((16, 9 * 64), "float32")
+        T.c2d_im2col(image, patches, 0, 0, 3, 1, 1, 1)
+    """
     current_builder()
     im2col(
         img,

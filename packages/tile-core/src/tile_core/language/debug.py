@@ -25,6 +25,9 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
 
     Raises:
         OpArgumentError: nothing to print, or an object that is no device value.
+
+    Example:
+        T.print(X[1], "second")
     """
     if obj is None and not msg:
         raise OpArgumentError("print: nothing to print", remedy="give a buffer, a value or msg=")
@@ -61,6 +64,9 @@ def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) ->
     Args:
         msg: text of the error.
         no_stack_info: leave the source line out of it.
+
+    Example:
+        T.device_assert(X[1] == 1.0, "X does not count up")
     """
     text = str(msg) or "device assertion failed"
     current_builder().assertion(arith.truth(unwrap(condition)), text, located=not no_stack_info)

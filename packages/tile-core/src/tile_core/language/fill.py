@@ -23,7 +23,9 @@ def fill(buffer: Any, value: Any, annotations: Mapping[str, Any] | None = None) 
         RegionBoundsError: a constant region outside of the buffer.
 
     Example:
-        T.fill(scores_max, -T.infinity("float32"))
+        T.fill(row, -T.infinity("float32"))
+        T.fill(X[0:8], 1.0)
+        assert X[7] == 1.0 and X[8] == 8.0
     """
     if isinstance(buffer, VarCell):
         buffer.store(value)
@@ -43,6 +45,6 @@ def clear(buffer: Any, annotations: Mapping[str, Any] | None = None) -> None:
     """Set every element of a buffer or a region to 0. Errors as `T.fill`.
 
     Example:
-        T.clear(C_local)
+        T.clear(acc)
     """
     fill(buffer, 0, annotations)

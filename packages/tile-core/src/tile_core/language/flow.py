@@ -16,7 +16,13 @@ __all__ = ["break_loop", "continue_loop", "thread_return"]
 
 
 def break_loop(span: Any = None) -> None:
-    """Leave the innermost loop; `T.loop_break` and `break` do the same."""
+    """Leave the innermost loop; `T.loop_break` and `break` do the same.
+
+    Example:
+        for k in range(64):
+            if X[k] > 3.0:
+                T.break_loop()
+    """
     loop_break()
 
 
@@ -25,6 +31,13 @@ def continue_loop(span: Any = None) -> None:
 
     Raises:
         ControlFlowError: the loop is unrolled by Python, or its iterations have no order.
+
+    Example:
+        for k in range(64):
+            if X[k] == 3.0:
+                T.continue_loop()
+            X[k] = 0.0
+        assert X[3] == 3.0
     """
     if leave_loop("T.continue_loop", S.Continue):
         raise ControlFlowError("T.continue_loop in a loop that Python unrolls", remedy="write `continue`")

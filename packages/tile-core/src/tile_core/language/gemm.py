@@ -16,7 +16,11 @@ __all__ = ["GemmWarpPolicy", "gemm", "gemm_blockscaled", "gemm_sp"]
 
 
 class GemmWarpPolicy(enum.IntEnum):
-    """How warps split C: balanced, all along M, or all along N. Without warps it means nothing."""
+    """How warps split C: balanced, all along M, or all along N. Without warps it means nothing.
+
+    Example:
+        T.gemm(tile, tile, acc, policy=T.GemmWarpPolicy.FullRow)
+    """
 
     Square = 0
     FullRow = 1
@@ -46,6 +50,10 @@ def gemm(
 
     Raises: GemmShapeError: M, N or K disagree. GemmSymbolicError: one is no constant. GemmDTypeError: dtypes do not
     go together.
+
+    Example:
+        T.copy(A[0, 0], tile)
+        T.gemm(tile, tile, acc, transpose_B=True)  # acc += tile @ tile.T
     """
     emit_gemm("gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, annotations)
 

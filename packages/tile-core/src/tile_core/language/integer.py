@@ -26,7 +26,7 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     """Lhs / rhs rounded up.
 
     Example:
-        T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M))
+        assert T.ceildiv(100, 32) == 4
     """
     if _both_int(lhs, rhs):
         return -(-lhs // _divisor("ceildiv", rhs))
@@ -37,43 +37,43 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
 
 @located
 def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
-    """The short name of `T.ceildiv`."""
+    """The short name of `T.ceildiv`: `T.cdiv(100, 32) == 4`."""
     return ceildiv(lhs, rhs)
 
 
 @located
 def align_up(x: Any, y: Any) -> Any:
-    """The smallest multiple of y that is not below x."""
+    """The smallest multiple of y that is not below x: `T.align_up(100, 32) == 128`."""
     return ceildiv(x, y) * y
 
 
 @located
 def floordiv(a: Any, b: Any, span: Any = None) -> Any:
-    """`a // b`, rounded down for all signs."""
+    """`a // b`, rounded down for all signs: `T.floordiv(-7, 2) == -4`."""
     return _divide("floordiv", "//", lambda x, y: x // y, a, b)
 
 
 @located
 def floormod(a: Any, b: Any, span: Any = None) -> Any:
-    """`a % b`, with the sign of b."""
+    """`a % b`, with the sign of b: `T.floormod(-7, 2) == 1`."""
     return _divide("floormod", "%", lambda x, y: x % y, a, b)
 
 
 @located
 def truncdiv(a: Any, b: Any, span: Any = None) -> Any:
-    """`a / b` rounded toward zero, as C divides integers."""
+    """`a / b` rounded toward zero, as C divides integers: `T.truncdiv(-7, 2) == -3`."""
     return _divide("truncdiv", tirx.Div, _truncated, a, b)
 
 
 @located
 def truncmod(a: Any, b: Any, span: Any = None) -> Any:
-    """The remainder of `truncdiv`, with the sign of a."""
+    """The remainder of `truncdiv`, with the sign of a: `T.truncmod(-7, 2) == -1`."""
     return _divide("truncmod", tirx.Mod, lambda x, y: x - _truncated(x, y) * y, a, b)
 
 
 @located
 def index_to_coordinates(index: Any, shape: Any) -> list[Any]:
-    """The coordinates of a row-major flat index in `shape`."""
+    """The coordinates of a row-major flat index in `shape`: `T.index_to_coordinates(7, (2, 4)) == [1, 3]`."""
     if not isinstance(shape, list | tuple):
         raise OpArgumentError(f"index_to_coordinates: the shape {shape!r}", remedy="give a tuple of extents")
     coordinates: list[Any] = []

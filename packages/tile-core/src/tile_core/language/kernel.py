@@ -291,6 +291,12 @@ _KERNEL_DOC = """Open a kernel: `with T.Kernel(gx, gy, threads=128) as (bx, by):
         LaunchShapeError: extents or threads that are no launch.
         KernelKeywordError: a keyword that the dialect does not take.
         KernelNestingError: inside another kernel.
+
+    Example:
+        @T.prim_func
+        def ones(C: T.Tensor((100, 70), "float32")):
+            with T.Kernel(T.ceildiv(70, 32), T.ceildiv(100, 32), threads=128) as (bx, by):
+                T.fill(C[by * 32 : by * 32 + 32, bx * 32 : bx * 32 + 32], 1.0)
     """
 
 Kernel = kernel_type(
@@ -378,70 +384,128 @@ def open_kernel() -> KernelLaunchFrame:
 
 
 def get_block_binding(dim: int = 0) -> Any:
-    """The block index of axis `dim` (0 is x), 0 where it is not launched. Raises LaunchQueryError outside a kernel."""
+    """The block index of axis `dim` (0 is x), 0 where it is not launched. Raises LaunchQueryError outside a kernel.
+
+    Example:
+        assert T.get_block_binding(0) == bx
+    """
     return open_kernel().get_block_binding(_axis(dim))
 
 
 def get_block_bindings() -> list[Var]:
-    """The block indices of the launched axes. Raises LaunchQueryError outside a kernel."""
+    """The block indices of the launched axes. Raises LaunchQueryError outside a kernel.
+
+    Example:
+        assert T.get_block_bindings()[0] == bx
+    """
     return open_kernel().get_block_bindings()
 
 
 def get_block_extent(dim: int = 0) -> Any:
-    """The blocks along axis `dim`, 1 for an axis that is not launched. Raises LaunchQueryError outside a kernel."""
+    """The blocks along axis `dim`, 1 for an axis that is not launched. Raises LaunchQueryError outside a kernel.
+
+    Example:
+        assert T.get_block_extent(0) == 2 and T.get_block_extent(1) == 1
+    """
     return open_kernel().get_block_extent(_axis(dim))
 
 
 def get_block_extents() -> list[Any]:
-    """The grid extents of the launched axes. Raises LaunchQueryError outside a kernel."""
+    """The grid extents of the launched axes. Raises LaunchQueryError outside a kernel.
+
+    Example:
+        assert T.get_block_extents() == [2]
+    """
     return open_kernel().get_block_extents()
 
 
 def get_thread_binding(dim: int = 0) -> Var:
-    """The thread index of axis `dim`. Raises LaunchQueryError outside a kernel."""
+    """The thread index of axis `dim`. Raises LaunchQueryError outside a kernel.
+
+    Example:
+        tx = T.get_thread_binding()
+        X[tx] = tx
+    """
     return open_kernel().get_thread_binding(dim)
 
 
 def get_thread_bindings() -> list[Var]:
-    """The thread indices of the three axes. Raises LaunchQueryError outside a kernel."""
+    """The thread indices of the three axes. Raises LaunchQueryError outside a kernel.
+
+    Example:
+        tx, ty, tz = T.get_thread_bindings()
+        X[tx] = tx
+    """
     return open_kernel().get_thread_bindings()
 
 
 def get_thread_extent(dim: int = 0) -> int:
-    """The threads along axis `dim`. Raises LaunchQueryError outside a kernel and where `threads` was not given."""
+    """The threads along axis `dim`. Raises LaunchQueryError outside a kernel and where `threads` was not given.
+
+    Example:
+        assert T.get_thread_extent() == 32
+    """
     return open_kernel().get_thread_extent(dim)
 
 
 def get_thread_extents() -> list[int]:
-    """The threads along the three axes. Raises LaunchQueryError outside a kernel and where `threads` was not given."""
+    """The threads along the three axes. Raises LaunchQueryError outside a kernel and where `threads` was not given.
+
+    Example:
+        assert T.get_thread_extents() == [32, 1, 1]
+    """
     return open_kernel().get_thread_extents()
 
 
 def get_cluster_dims() -> list[int]:
-    """The blocks of a cluster along the three axes; ones where there are no clusters."""
+    """The blocks of a cluster along the three axes; ones where there are no clusters.
+
+    Example:
+        assert T.get_cluster_dims() == [1, 1, 1]
+    """
     return open_kernel().get_cluster_dims()
 
 
 def get_cluster_extent(dim: int = 0) -> Any:
-    """The clusters along axis `dim`."""
+    """The clusters along axis `dim`.
+
+    Example:
+        assert T.get_cluster_extent(0) == 2
+    """
     return open_kernel().get_cluster_extent(dim)
 
 
 def get_cluster_extents() -> list[Any]:
-    """The clusters along the launched axes."""
+    """The clusters along the launched axes.
+
+    Example:
+        assert T.get_cluster_extents() == [2]
+    """
     return open_kernel().get_cluster_extents()
 
 
 def get_cluster_id(dim: int = 0) -> Any:
-    """The cluster index along axis `dim`."""
+    """The cluster index along axis `dim`.
+
+    Example:
+        assert T.get_cluster_id(0) == bx
+    """
     return open_kernel().get_cluster_id(dim)
 
 
 def get_cluster_ids() -> list[Any]:
-    """The cluster indices along the launched axes."""
+    """The cluster indices along the launched axes.
+
+    Example:
+        assert T.get_cluster_ids()[0] == bx
+    """
     return open_kernel().get_cluster_ids()
 
 
 def get_cluster_size() -> int:
-    """The blocks of a cluster."""
+    """The blocks of a cluster.
+
+    Example:
+        assert T.get_cluster_size() == 1
+    """
     return open_kernel().get_cluster_size()

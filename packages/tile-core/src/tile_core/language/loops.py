@@ -46,7 +46,9 @@ def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Annot
         LoopArgumentError: a bound that is no integer, or a zero step.
 
     Example:
-        for k in T.serial(0, n, 2): ...
+        for k in T.serial(0, 64, 2):
+            X[k] = X[k] * 2.0
+        assert X[2] == 4.0 and X[3] == 3.0
     """
     return _serial(start, stop, step, what="T.serial", annotations=annotations)
 
@@ -66,6 +68,10 @@ def unroll(
     Raises:
         LoopArgumentError: `explicit` together with `unroll_factor` or with bounds that are not constants, or a factor
             that is no positive int. A loop that would become too many statements is refused when it is compiled.
+
+    Example:
+        for k in T.unroll(4):
+            X[k] = 0.0
     """
     if unroll_factor is not None and (explicit or not _positive(unroll_factor)):
         raise LoopArgumentError(
@@ -98,6 +104,10 @@ def vectorized(start: Any, stop: Any = None, *, annotations: Annotations = None)
 
     Raises:
         LoopArgumentError: a bound that is no integer.
+
+    Example:
+        for k in T.vectorized(8):
+            X[k] = X[k + 8]
     """
     axis = axis_of("T.vectorized", start, stop)
     return LoopNest("T.vectorized", "vectorized", (axis,), dict(annotations or {}), breakable=False)
@@ -121,7 +131,8 @@ def Parallel(
         LoopArgumentError: no extent, an extent that is no integer, or an option that is none.
 
     Example:
-        for i, j in T.Parallel(64, 128): C[i, j] = A[i, j] + B[i, j]
+        for i, j in T.Parallel(64, 64):
+            C[i, j] = A[i, j] + B[i, j]
     """
     if not extents:
         raise LoopArgumentError("T.Parallel without an extent", remedy="give at least one: T.Parallel(n)")
@@ -158,7 +169,13 @@ def _loop_layout(layout: Any, extents: Sequence[Any]) -> dict[str, Any]:
 
 @located
 def parallel(start: Any, stop: Any = None, *, annotations: Annotations = None) -> LoopNest:
-    """Iterate over `range(start, stop)`, or `range(start)`, in no order: one axis of `T.Parallel` with a start."""
+    """Iterate over `range(start, stop)`, or `range(start)`, in no order: one axis of `T.Parallel` with a start.
+
+    Example:
+        for i in T.parallel(8, 64):
+            X[i] = 0.0
+        assert X[7] == 7.0
+    """
     found = {PARALLEL: 1, **(annotations or {})}
     return LoopNest("T.parallel", "parallel", (axis_of("T.parallel", start, stop),), found, breakable=False)
 
@@ -181,6 +198,11 @@ def Pipelined(
 
     Raises:
         LoopArgumentError: a bound or option that is no integer, or equal entries in `order`.
+
+    Example:
+        for k in T.Pipelined(2, num_stages=2):
+            T.copy(A[0, k * 32], tile)
+            T.gemm(tile, tile, acc)
     """
     found = {**(annotations or {}), **_stages("T.Pipelined", num_stages)}
     for key, name, values in ((ORDER, "order", order), (STAGE, "stage", stage)):
@@ -227,6 +249,11 @@ def grid(*extents: Any) -> LoopNest:
 
     Raises:
         LoopArgumentError: no extent, or one that is no integer.
+
+    Example:
+        for i, j in T.grid(2, 3):
+            A[i, j] = i * 3 + j
+        assert A[1, 2] == 5.0
     """
     if not extents:
         raise LoopArgumentError("T.grid without an extent", remedy="give at least one: T.grid(n)")
@@ -253,6 +280,11 @@ def Persistent(
 
     Raises:
         LoopArgumentError: an empty domain, or a size that is no integer.
+
+    Example:
+        for i, j in T.Persistent([2, 2], 2, bx):
+            T.copy(A[i * 32, j * 32], tile)
+            T.copy(tile, B[i * 32, j * 32])
     """
     if not isinstance(domain, list | tuple) or not domain:
         raise LoopArgumentError(f"the domain {domain!r} of T.Persistent", remedy="give a list of extents")

@@ -83,11 +83,21 @@ def _binding(var: Any) -> ir.Expr | None:
 
 
 def has_let_value(var: Any) -> bool:
-    """Whether `var` is a name bound to a value in the open scopes."""
+    """Whether `var` is a name bound to a value in the open scopes.
+
+    Example:
+        total = X[1] + X[2]
+        assert T.has_let_value(total)
+    """
     return _binding(var) is not None
 
 
 def get_let_value(var: Any) -> Expr | None:
-    """The value that `var` is bound to, `None` for loop variables and parameters."""
+    """The value that `var` is bound to, `None` for loop variables and parameters.
+
+    Example:
+        total = X[1] + X[2]
+        assert T.get_let_value(total) is not None
+    """
     found = _binding(var)
     return None if found is None else wrap(found)

@@ -17,6 +17,9 @@ def annotate_pass_configs(configs: Mapping[str, Any]) -> None:
 
     Raises:
         OpArgumentError: no mapping from names to bools, ints, floats or strings.
+
+    Example:
+        T.annotate_pass_configs({"tile.emulate_check": True})
     """
     if not isinstance(configs, Mapping):
         raise OpArgumentError(f"annotate_pass_configs: {configs!r} is no mapping", remedy='write {"name": value}')
@@ -31,6 +34,9 @@ def annotate_compile_flags(flags: str | Sequence[str]) -> None:
 
     Raises:
         OpArgumentError: neither.
+
+    Example:
+        T.annotate_compile_flags("-O2")
     """
     import shlex
 

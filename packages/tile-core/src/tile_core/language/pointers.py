@@ -20,6 +20,9 @@ def address_of(obj: Any, span: Any = None) -> Expr:
 
     Raises:
         OpArgumentError: something without an address.
+
+    Example:
+        T.call_extern("void", "prefetch", T.address_of(A[0, 0]))
     """
     return Expr(_address("address_of", obj, 0))
 
@@ -42,6 +45,9 @@ def access_ptr(
 
     Raises:
         OpArgumentError: no buffer, an unknown access type, or an offset on more than one axis.
+
+    Example:
+        T.call_extern("void", "prefetch", T.access_ptr(A[0, 0], "r", 64))
     """
     if access_type not in _ACCESS:
         raise OpArgumentError(f"access_ptr: access_type={access_type!r}", remedy='use "r", "w" or "rw"')
@@ -80,17 +86,29 @@ def _argument(value: Any) -> Any:
 
 
 def call_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> Expr:
-    """Call a C function of the target's code. A buffer or region is passed as the address of its first element."""
+    """Call a C function of the target's code. A buffer or region is passed as the address of its first element.
+
+    Example:
+        T.call_extern("void", "prefetch", A[0, 0])  # `prelude=` of T.Kernel may define it
+    """
     return Expr(tirx.call_extern(_result(dtype), _symbol(func_name), *_arguments(args)))
 
 
 def call_pure_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> Expr:
-    """Like `T.call_extern`, for a function without side effects, whose call may be moved or dropped."""
+    """Like `T.call_extern`, for a function without side effects, whose call may be moved or dropped.
+
+    Example:
+        X[0] = T.call_pure_extern("float32", "square", X[1])
+    """
     return Expr(tirx.call_pure_extern(_result(dtype), _symbol(func_name), *_arguments(args)))
 
 
 def call_intrin(dtype: Any, func_name: Any, *args: Any, annotations: Any = None, span: Any = None) -> Expr:
-    """Call a TVM operator by name."""
+    """Call a TVM operator by name.
+
+    Example:
+        X[0] = T.call_intrin("float32", "tirx.exp", X[1])
+    """
     if not isinstance(func_name, str | ir.Op):
         raise OpArgumentError(f"call_intrin: {func_name!r} names no operator", remedy='write its name: "tirx.exp"')
     return Expr(tirx.call_intrin(_result(dtype), func_name, *_arguments(args), attrs=annotations))

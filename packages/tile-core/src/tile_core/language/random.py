@@ -58,6 +58,10 @@ def rng_init(seed: Any, seq: Any = None, off: Any = 0, generator: str = PHILOX) 
 
     Raises:
         OpArgumentError: another generator.
+
+    Example:
+        T.rng_init(1234, seq=0)
+        X[0] = T.rng_rand_float()
     """
     if generator != PHILOX:
         raise OpArgumentError(f"rng_init: generator={generator!r}", remedy=f"use {PHILOX!r}")
@@ -124,6 +128,10 @@ def rng_rand() -> Expr:
 
     Raises:
         OpArgumentError: without `T.rng_init`.
+
+    Example:
+        T.rng_init(1234, seq=0)
+        bits = T.rng_rand()
     """
     return _draw(1)[0]
 
@@ -136,6 +144,10 @@ def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
 
     Raises:
         OpArgumentError: without `T.rng_init`, another width or distribution.
+
+    Example:
+        T.rng_init(1234, seq=0)
+        X[0] = T.rng_rand_float(dist="normal")
     """
     if bit not in (32, 64) or dist not in ("uniform", "normal"):
         raise OpArgumentError(

@@ -45,7 +45,7 @@ def reduce(
         OpArgumentError: `dim` or `batch` is no int, or `batch` is below 1.
 
     Example:
-        T.reduce(scores, row_max, "max", dim=1, clear=False)
+        T.reduce(acc, row, "max", dim=1, clear=False)
     """
     if type(dim) is not int:
         raise OpArgumentError(f"reduce_{reduce_type}: dim={dim!r} is no int", remedy="give the axis as a constant")
@@ -64,13 +64,17 @@ def reduce_sum(
     """`out = buffer.sum(dim)`, or added to `out` with `clear=False`. See `T.reduce`.
 
     Example:
-        T.reduce_sum(scores, row_sum, dim=1)
+        T.reduce_sum(acc, row, dim=1)
     """
     reduce(buffer, out, "sum", dim, clear, batch, annotations)
 
 
 def reduce_abssum(buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Annotations = None) -> None:
-    """`out = abs(buffer).sum(dim)`. See `T.reduce`."""
+    """`out = abs(buffer).sum(dim)`. See `T.reduce`.
+
+    Example:
+        T.reduce_abssum(acc, row, dim=1)
+    """
     reduce(buffer, out, "abssum", dim, True, batch, annotations)
 
 
@@ -80,7 +84,7 @@ def reduce_max(
     """`out = buffer.max(dim)`, ignoring NaN; of an empty axis -inf or the least integer. See `T.reduce`.
 
     Example:
-        T.reduce_max(scores, row_max, dim=1, clear=False)
+        T.reduce_max(acc, row, dim=1, clear=False)  # the larger of the old row and acc's
     """
     reduce(buffer, out, "max", dim, clear, batch, annotations)
 
@@ -88,33 +92,62 @@ def reduce_max(
 def reduce_min(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Annotations = None
 ) -> None:
-    """`out = buffer.min(dim)`, ignoring NaN; of an empty axis +inf or the largest integer. See `T.reduce`."""
+    """`out = buffer.min(dim)`, ignoring NaN; of an empty axis +inf or the largest integer. See `T.reduce`.
+
+    Example:
+        T.reduce_min(acc, row, dim=1)
+    """
     reduce(buffer, out, "min", dim, clear, batch, annotations)
 
 
 def reduce_absmax(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Annotations = None
 ) -> None:
-    """`out = abs(buffer).max(dim)`, ignoring NaN; of an empty axis 0. See `T.reduce`."""
+    """`out = abs(buffer).max(dim)`, ignoring NaN; of an empty axis 0. See `T.reduce`.
+
+    Example:
+        T.reduce_absmax(acc, row, dim=1)
+    """
     reduce(buffer, out, "absmax", dim, clear, batch, annotations)
 
 
 def reduce_bitand(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Annotations = None
 ) -> None:
-    """Bitwise and along `dim`, of integers or bool. See `T.reduce`."""
+    """Bitwise and along `dim`, of integers or bool. See `T.reduce`.
+
+    Example:
+        bits, common = T.alloc_fragment((64,), "int32"), T.alloc_fragment((1,), "int32")
+        T.copy(I, bits)
+        T.reduce_bitand(bits, common)
+        assert common[0] == 0
+    """
     reduce(buffer, out, "bitand", dim, clear, batch, annotations)
 
 
 def reduce_bitor(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Annotations = None
 ) -> None:
-    """Bitwise or along `dim`, of integers or bool. See `T.reduce`."""
+    """Bitwise or along `dim`, of integers or bool. See `T.reduce`.
+
+    Example:
+        bits, any_of_them = T.alloc_fragment((64,), "int32"), T.alloc_fragment((1,), "int32")
+        T.copy(I, bits)
+        T.reduce_bitor(bits, any_of_them)
+        assert any_of_them[0] == 63
+    """
     reduce(buffer, out, "bitor", dim, clear, batch, annotations)
 
 
 def reduce_bitxor(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Annotations = None
 ) -> None:
-    """Bitwise exclusive or along `dim`, of integers or bool. See `T.reduce`."""
+    """Bitwise exclusive or along `dim`, of integers or bool. See `T.reduce`.
+
+    Example:
+        bits, parity = T.alloc_fragment((64,), "int32"), T.alloc_fragment((1,), "int32")
+        T.copy(I, bits)
+        T.reduce_bitxor(bits, parity)
+        assert parity[0] == 0
+    """
     reduce(buffer, out, "bitxor", dim, clear, batch, annotations)

@@ -63,6 +63,14 @@ def reducer_init(reducer: Any, init: Any = None) -> None:
 
     Raises:
         ReducerError: not a reducer.
+
+    Example:
+        most = T.alloc_reducer((1,), "float32", op="max")
+        T.reducer_init(most, 50.0)
+        for i in T.Parallel(64):
+            T.reducer_update(most[0], X[i])
+        T.finalize_reducer(most)
+        assert most[0] == 63.0
     """
     start(whole_buffer(reducer, "reducer_init"), init)
 
@@ -72,6 +80,13 @@ def reducer_update(target: Any, value: Any) -> None:
 
     Raises:
         ReducerError: not a reducer, or outside of an epoch. OpArgumentError: not an element.
+
+    Example:
+        total = T.alloc_reducer((1,), "float32", op="sum")
+        T.reducer_init(total)
+        for i in T.Parallel(64):
+            T.reducer_update(total[0], X[i])
+        T.finalize_reducer(total)
     """
     if not isinstance(target, Element | VarCell):
         raise OpArgumentError(f"reducer_update: {target!r} is no element", remedy="write T.reducer_update(r[i], value)")
@@ -96,6 +111,14 @@ def finalize_reducer(
 
     Raises:
         ReducerError: not a reducer, or no open epoch. OpArgumentError: `batch` below 1.
+
+    Example:
+        total = T.alloc_reducer((1,), "float32", op="sum")
+        T.reducer_init(total)
+        for i in T.Parallel(64):
+            total[0] += X[i]
+        T.finalize_reducer(total)
+        assert total[0] == 2016.0
     """
     buffer = whole_buffer(reducer, "finalize_reducer")
     state = _state(buffer, "finalize_reducer")

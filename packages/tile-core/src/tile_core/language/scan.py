@@ -20,6 +20,12 @@ def cumsum(
 
     Raises:
         ScanShapeError: shapes differ, `dim` is out of range, or the regions overlap without being the same.
+
+    Example:
+        line = T.alloc_shared((64,), "float32")
+        T.copy(X, line)
+        T.cumsum(line)
+        assert line[63] == 2016.0
     """
     _scan("sum", "cumsum", src, dst, dim, reverse, annotations)
 
@@ -27,7 +33,14 @@ def cumsum(
 def cummax(
     src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Mapping[str, Any] | None = None
 ) -> None:
-    """Inclusive prefix maximum, which propagates NaN. Arguments and errors as `T.cumsum`."""
+    """Inclusive prefix maximum, which propagates NaN. Arguments and errors as `T.cumsum`.
+
+    Example:
+        line = T.alloc_shared((64,), "float32")
+        T.copy(X, line)
+        T.cummax(line, reverse=True)
+        assert line[0] == 63.0
+    """
     _scan("max", "cummax", src, dst, dim, reverse, annotations)
 
 

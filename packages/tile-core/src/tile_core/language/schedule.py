@@ -103,10 +103,10 @@ class PersistentTileScheduler(BaseTileScheduler):
         OpArgumentError: no `num_workers` with state, or a size below 1.
 
     Example:
-        scheduler = T.PersistentTileScheduler(m_tiles, n_tiles, num_workers=workers)
-        scheduler.init(worker)
+        scheduler = T.PersistentTileScheduler(2, 2, num_workers=2)
+        scheduler.init(bx)
         while scheduler.valid():
-            T.copy(A[scheduler.m_idx * 128, 0], tile)
+            T.copy(A[scheduler.m_idx * 32, scheduler.n_idx * 32], tile)
             scheduler.next_tile()
     """
 

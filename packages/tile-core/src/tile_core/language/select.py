@@ -25,7 +25,9 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Expr:
     A Python condition is decided while tracing.
 
     Example:
-        left = T.if_then_else(i > 0, A[i - 1], 0.0)
+        for i in T.Parallel(64):
+            A[0, i] = T.if_then_else(i > 0, X[i - 1], 0.0)
+        assert A[0, 1] == 0.0 and A[0, 63] == 62.0
     """
     then, other = common(t, f)
     if isinstance(cond, bool):
@@ -37,7 +39,8 @@ def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) 
     """`true_value` where `condition`, else `false_value`; both are evaluated. Works lane by lane on vectors.
 
     Example:
-        S[i, j] = T.Select(i >= j, S[i, j], -T.infinity("float32"))
+        for i, j in T.Parallel(32, 32):
+            acc[i, j] = T.Select(i >= j, acc[i, j], -T.infinity("float32"))
     """
     then, other = common(true_value, false_value)
     if isinstance(condition, bool):
@@ -70,6 +73,9 @@ def any_of(buffer: Any) -> Expr:
 
     Raises:
         OpArgumentError: a condition (write `or`), or another shape.
+
+    Example:
+        assert T.any_of(I[0:4])
     """
     return _question(buffer, "any")
 
@@ -80,6 +86,9 @@ def all_of(buffer: Any) -> Expr:
 
     Raises:
         OpArgumentError: a condition (write `and`), or another shape.
+
+    Example:
+        assert T.all_of(I[1:4])
     """
     return _question(buffer, "all")
 

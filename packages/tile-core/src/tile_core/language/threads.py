@@ -56,6 +56,12 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
 
     Raises:
         OpArgumentError: no such barrier, or a count without one.
+
+    Example:
+        tx = T.get_thread_binding()
+        tile[0, tx] = X[tx]
+        T.sync_threads()
+        X[tx] = tile[0, 31 - tx]
     """
     emit("tile.sync_threads", {}, **attributes(None, barrier_id=barrier_id, arrive_count=arrive_count))
 
@@ -65,6 +71,9 @@ def sync_warp(mask: int | None = None) -> None:
 
     Args:
         mask: one bit for each lane that waits; all lanes without it.
+
+    Example:
+        T.sync_warp()
     """
     emit("tile.sync_warp", {}, **attributes(None, mask=mask))
 
@@ -73,6 +82,10 @@ def sync_grid() -> None:
     """Wait until every block of the grid is here, and see what each has written.
 
     For targets that launch all blocks at once; the driver refuses a grid of more blocks than the device holds.
+
+    Example:
+        X[0] = 1.0
+        T.sync_grid()
     """
     emit("tile.sync_grid", {})
 
@@ -98,12 +111,22 @@ def lane_mask(mask: Any) -> ir.Expr:
 
 
 def syncthreads_and(predicate: Any) -> Var:
-    """A block barrier whose value is whether the predicate holds in every thread."""
+    """A block barrier whose value is whether the predicate holds in every thread.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.syncthreads_and(tx < 32)
+    """
     return exchange("syncthreads_and", DType("bool"), _predicate("syncthreads_and", predicate))
 
 
 def syncthreads_or(predicate: Any) -> Var:
-    """A block barrier whose value is whether the predicate holds in any thread."""
+    """A block barrier whose value is whether the predicate holds in any thread.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.syncthreads_or(tx == 7)
+    """
     return exchange("syncthreads_or", DType("bool"), _predicate("syncthreads_or", predicate))
 
 
@@ -111,7 +134,8 @@ def syncthreads_count(predicate: Any) -> Var:
     """A block barrier whose value is the number of threads in which the predicate holds, as int32.
 
     Example:
-        kept = T.syncthreads_count(A[tx] > 0)
+        tx = T.get_thread_binding()
+        assert T.syncthreads_count(tx < 7) == 7
     """
     return exchange("syncthreads_count", DType("int32"), _predicate("syncthreads_count", predicate))
 
@@ -137,7 +161,9 @@ def shfl_sync(value: Any, srcLane: Any, width: int = 32, mask: int = 0xFFFFFFFF)
         OpArgumentError: another width.
 
     Example:
-        first = T.shfl_sync(value, 0)
+        tx = T.get_thread_binding()
+        first = T.shfl_sync(X[tx], 0)
+        assert first == 0.0
     """
     return _shuffle("shfl_sync", value, srcLane, width, mask)
 
@@ -146,28 +172,49 @@ def shfl_xor(value: Any, delta: Any, width: int = 32, mask: int = 0xFFFFFFFF) ->
     """The `value` of the lane whose number differs by the bits of `delta`. Arguments and errors as `T.shfl_sync`.
 
     Example:
-        total = value + T.shfl_xor(value, 16)
+        tx = T.get_thread_binding()
+        assert T.shfl_xor(tx, 1) == tx ^ 1
     """
     return _shuffle("shfl_xor", value, delta, width, mask)
 
 
 def shfl_up(value: Any, delta: Any, width: int = 32, mask: int = 0xFFFFFFFF) -> Var:
-    """The `value` of the lane `delta` below; the lowest lanes keep theirs. As `T.shfl_sync` else."""
+    """The `value` of the lane `delta` below; the lowest lanes keep theirs. As `T.shfl_sync` else.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.shfl_up(tx, 4) == T.if_then_else(tx >= 4, tx - 4, tx)
+    """
     return _shuffle("shfl_up", value, delta, width, mask)
 
 
 def shfl_down(value: Any, delta: Any, width: int = 32, mask: int = 0xFFFFFFFF) -> Var:
-    """The `value` of the lane `delta` above; the highest lanes keep theirs. As `T.shfl_sync` else."""
+    """The `value` of the lane `delta` above; the highest lanes keep theirs. As `T.shfl_sync` else.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.shfl_down(tx, 4) == T.if_then_else(tx < 28, tx + 4, tx)
+    """
     return _shuffle("shfl_down", value, delta, width, mask)
 
 
 def any_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
-    """Whether the predicate holds in any lane of `mask`."""
+    """Whether the predicate holds in any lane of `mask`.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.any_sync(tx == 5)
+    """
     return exchange("any_sync", DType("bool"), _predicate("any_sync", predicate), lane_mask(mask))
 
 
 def all_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
-    """Whether the predicate holds in every lane of `mask`."""
+    """Whether the predicate holds in every lane of `mask`.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.all_sync(tx < 32)
+    """
     return exchange("all_sync", DType("bool"), _predicate("all_sync", predicate), lane_mask(mask))
 
 
@@ -175,18 +222,28 @@ def ballot_sync(predicate: Any, mask: int = 0xFFFFFFFF) -> Var:
     """One bit for each lane of `mask` in which the predicate holds, as uint64.
 
     Example:
-        votes = T.popcount(T.ballot_sync(A[tx] > 0))
+        tx = T.get_thread_binding()
+        assert T.popcount(T.ballot_sync(tx < 5)) == 5
     """
     return exchange("ballot_sync", DType("uint64"), _predicate("ballot_sync", predicate), lane_mask(mask))
 
 
 def ballot(predicate: Any) -> Var:
-    """`T.ballot_sync` with all lanes."""
+    """`T.ballot_sync` with all lanes.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.popcount(T.ballot(tx < 5)) == 5
+    """
     return ballot_sync(predicate, FULL_MASK)
 
 
 def activemask() -> Var:
-    """One bit for each lane that runs this statement, as uint64."""
+    """One bit for each lane that runs this statement, as uint64.
+
+    Example:
+        assert T.activemask() == 0xFFFFFFFF
+    """
     return exchange("activemask", DType("uint64"))
 
 
@@ -201,35 +258,72 @@ def _warp_reduce_bits(kind: str, value: Any) -> Var:
 
 
 def warp_reduce_sum(value: Any) -> Var:
-    """The sum of `value` over the warp, in every lane, as a tree: lanes 16 apart are added first, neighbours last."""
+    """The sum of `value` over the warp, in every lane, as a tree: lanes 16 apart are added first, neighbours last.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.warp_reduce_sum(tx) == 496
+    """
     return _warp_reduce("sum", value)
 
 
 def warp_reduce_max(value: Any) -> Var:
-    """The maximum of `value` over the warp, in every lane."""
+    """The maximum of `value` over the warp, in every lane.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.warp_reduce_max(tx) == 31
+    """
     return _warp_reduce("max", value)
 
 
 def warp_reduce_min(value: Any) -> Var:
-    """The minimum of `value` over the warp, in every lane."""
+    """The minimum of `value` over the warp, in every lane.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.warp_reduce_min(tx) == 0
+    """
     return _warp_reduce("min", value)
 
 
 def warp_reduce_bitand(value: Any) -> Var:
-    """The bitwise and of an integer over the warp, in every lane."""
+    """The bitwise and of an integer over the warp, in every lane.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.warp_reduce_bitand(tx) == 0
+    """
     return _warp_reduce_bits("bitand", value)
 
 
 def warp_reduce_bitor(value: Any) -> Var:
-    """The bitwise or of an integer over the warp, in every lane."""
+    """The bitwise or of an integer over the warp, in every lane.
+
+    Example:
+        tx = T.get_thread_binding()
+        assert T.warp_reduce_bitor(tx) == 31
+    """
     return _warp_reduce_bits("bitor", value)
 
 
 def ptx_commit_group() -> None:
-    """Close a group of the asynchronous copies issued so far."""
+    """Close a group of the asynchronous copies issued so far.
+
+    Example:
+        T.async_copy(A[0, 0], tile)
+        T.ptx_commit_group()
+        T.ptx_wait_group(0)
+    """
     emit("tile.commit_group", {})
 
 
 def ptx_wait_group(num: int) -> None:
-    """Wait until at most `num` groups of asynchronous copies are unfinished."""
+    """Wait until at most `num` groups of asynchronous copies are unfinished.
+
+    Example:
+        T.async_copy(A[0, 0], tile)
+        T.ptx_commit_group()
+        T.ptx_wait_group(0)  # `tile` is there
+    """
     emit("tile.wait_group", {}, **attributes(None, count=num))

@@ -80,6 +80,16 @@ def _annotation(
     return Tensor(shape, dtype, None, scope)
 
 
+_SCOPED = """Annotation of a macro parameter: a buffer in `{scope}` memory.
+
+    Example:
+        @T.macro
+        def double(line: T.{name}((64,), "float32")):
+            for i in T.serial(64):
+                line[i] *= 2
+    """
+
+
 def _scoped(name: str, scope_default: str) -> Any:
     def annotate(
         shape: Any,
@@ -98,7 +108,7 @@ def _scoped(name: str, scope_default: str) -> Any:
         return _annotation(name, shape, dtype, strides, scope or scope_default, extra)
 
     annotate.__name__ = annotate.__qualname__ = name
-    annotate.__doc__ = f"Annotation of a macro parameter: a buffer in `{scope_default}` memory."
+    annotate.__doc__ = _SCOPED.format(scope=scope_default, name=name)
     return annotate
 
 

@@ -16,13 +16,21 @@ __all__ = ["Broadcast", "Ramp", "Shuffle", "broadcast", "extract_lane", "ramp"]
 
 
 def Broadcast(value: Any, lanes: int, span: Any = None) -> Expr:
-    """A vector of `lanes` copies of a scalar."""
+    """A vector of `lanes` copies of a scalar.
+
+    Example:
+        assert T.extract_lane(T.Broadcast(X[3], 4), 2) == 3.0
+    """
     _require_lanes("Broadcast", lanes)
     return Expr(tirx.Broadcast(unwrap(value), lanes))
 
 
 def Ramp(base: Any, stride: Any, lanes: int, span: Any = None) -> Expr:
-    """The vector base, base + stride, …; as an index, `lanes` elements at once."""
+    """The vector base, base + stride, …: a value, no index; `T.vectorized` reads and writes several elements at once.
+
+    Example:
+        assert T.extract_lane(T.Ramp(I[8], 2, 4), 3) == 14
+    """
     _require_lanes("Ramp", lanes)
     start = unwrap(base)
     return Expr(tirx.Ramp(start, unwrap(stride, arith.dtype_of(start)), lanes))
@@ -33,6 +41,10 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[int], span: Any = None) ->
 
     Raises:
         OpArgumentError: `vectors` or `indices` is no sequence.
+
+    Example:
+        swapped = T.Shuffle([T.Ramp(I[8], 1, 2)], [1, 0])
+        assert T.extract_lane(swapped, 0) == 9
     """
     for name, given in (("vectors", vectors), ("indices", indices)):
         if not isinstance(given, list | tuple):
@@ -49,6 +61,9 @@ def extract_lane(vector: Any, lane: int, span: Any = None) -> Expr:
 
     Raises:
         OpArgumentError: the lane is no constant of the vector.
+
+    Example:
+        assert T.extract_lane(T.Ramp(I[8], 1, 4), 2) == 10
     """
     operand = unwrap(vector)
     lanes = arith.dtype_of(operand).lanes

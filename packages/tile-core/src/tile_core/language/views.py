@@ -27,7 +27,9 @@ def reshape(src: Any, shape: Any) -> Buffer:
         ViewError: the numbers of elements differ.
 
     Example:
-        rows = T.reshape(flat, (rows, columns))
+        flat = T.reshape(tile, (1024,))
+        T.copy(X, flat[0:64])
+        assert tile[1, 0] == 32.0
     """
     buffer = whole_buffer(src, "reshape")
     return _view(buffer, "reshape", _sequence(shape), buffer.dtype, None)
@@ -40,6 +42,9 @@ def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) ->
 
     Raises:
         ViewError: the numbers of bits differ, or strides that do not fit.
+
+    Example:
+        bits = T.view(tile, (32, 64), "uint16")  # the two halves of each float
     """
     buffer = whole_buffer(src, "view")
     target = buffer.dtype if dtype is None else as_dtype(dtype)
