@@ -137,7 +137,7 @@ for _backend, _path in CONFORMANCE.items():
 # What the instructions of a CPU decide: arithmetic, conversions, sizes, products, reductions.
 ON_OTHER_CPUS = (
     *("conversions", "integers", "lazy_signs", "random_programs", "random_sizes", "row_workloads", "steep_indices"),
-    *("ops/gemm", "ops/reduce"),
+    *("ops/gemm", "ops/reduce", "passes/vectorize_loops", "math/float32", "math/trigonometry"),
 )
 
 

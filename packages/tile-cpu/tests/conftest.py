@@ -23,20 +23,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cpu-arch", default=None, help="a level of targets.yaml that stands for this machine")
 
 
-@pytest.fixture(autouse=True)
-def _chosen_arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel for the CPU, no more said, is one for the level of `--cpu-arch`."""
-    arch = request.config.getoption("cpu_arch", None)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give `--cpu-arch` its meaning for this process; a test that says which level it means keeps that."""
+    arch = config.getoption("cpu_arch")
     if arch is None:
         return
-    from tile_core.jit import compile as jit_compile
+    from tile_cpu import emulator, target
 
-    request_of, chosen = jit_compile._request, {"kind": "cpu", "arch": arch}
-
-    def requested(func: Any, target: Any, configs: Any, flags: Any, _execution: Any) -> Any:
-        return request_of(func, chosen if target == "cpu" else target, configs, flags, "emulate")
-
-    monkeypatch.setattr(jit_compile, "_request", requested)
+    target.DEFAULT = arch
+    emulator.wanted = lambda request: bool(target.missing_here(request.target))
 
 
 @pytest.fixture(autouse=True)
@@ -73,16 +68,21 @@ def level(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, str]]:
 @pytest.fixture(scope="session")
 def build() -> Callable[..., Any]:
     """Compile a lowered function for this machine: `build(func)` is callable, `build.module()` the last LLVM module."""
-    from tile_core.jit.artifact import CompileRequest
-    from tile_cpu.compiler import build_module
+    from tile_core.jit.artifact import Artifact, CompileRequest
+    from tile_cpu import compiler, emulator
     from tile_cpu.target import parse_target
 
     request = CompileRequest(parse_target("cpu", {}))
     modules: list[Any] = []
 
     def compiled(func: Any) -> Any:
-        modules.append(build_module(func.with_attr("global_symbol", "main"), request))
-        return modules[-1]["main"]
+        module = compiler.build_module(func.with_attr("global_symbol", "main"), request)
+        modules.append(module)
+        if not emulator.wanted(request):
+            return module["main"]
+        pool = compiler.pool_object(request.target)
+        files = {compiler.KERNEL_OBJECT: compiler.object_bytes(module), compiler.POOL_OBJECT: pool}
+        return emulator.load_emulated(Artifact(files, report={"symbol": "main"}), request, 1)
 
     compiled.module = lambda: modules[-1]  # type: ignore[attr-defined]
     return compiled

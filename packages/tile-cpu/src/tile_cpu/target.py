@@ -20,6 +20,8 @@ from tile_core.targets.target import refuse_unknown
 from tile_cpu.llvm.features import cpu_facts, features_of, host_features, host_target
 
 HOST = "host"
+DEFAULT = HOST
+"""The level of a target that names none."""
 _OPTIONS = ("arch", "cpu", "features", "triple")
 
 
@@ -47,7 +49,7 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     'x86-64-v3'
     """
     refuse_unknown(kind, options, _OPTIONS)
-    arch = options.get("arch", HOST)
+    arch = options.get("arch", DEFAULT)
     if not isinstance(arch, str):
         raise TargetSpecError(
             f"the option 'arch' of target {kind!r} is {arch!r}, expected text",
@@ -82,7 +84,7 @@ _FORMS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
 
 def missing_here(target: Target) -> str:
     """What this machine lacks to run code for `target`, in words; empty where it lacks nothing."""
-    ours = parse_target("cpu", {})
+    ours = parse_target("cpu", {"arch": HOST})
     theirs, here = (str(each.option("triple")).partition("-")[0] for each in (target, ours))
     if theirs != here:
         return f"it is a {here} machine, the code is for {theirs}"

@@ -12,16 +12,17 @@ from tvm.tirx import stmt as S
 
 from tile_core.ops.build import parallel
 from tile_core.passes.base import PassContext
-from tile_cpu.llvm.features import cpu_facts, host_target
+from tile_cpu.llvm.features import facts_of
 from tile_cpu.passes.expand_math import ExpandMath
 from tile_cpu.passes.import_functions import ImportFunctions
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
+from tile_cpu.target import capabilities, parse_target
 
 INF, NAN = float("inf"), float("nan")
 
 
 def context():
-    return PassContext(None, SimpleNamespace(facts=cpu_facts(*host_target()).__dict__), None)
+    return PassContext(None, SimpleNamespace(facts=facts_of(capabilities(parse_target("cpu", {}))).__dict__), None)
 
 
 def lowered(func):

@@ -19,12 +19,13 @@ from tile_core.ops.copy import COPY
 from tile_core.ops.reduce import KINDS, REDUCE
 from tile_core.passes.base import PassContext
 from tile_core.passes.lower_scalar_ops import LowerScalarOps
-from tile_cpu.llvm.features import CpuFacts, cpu_facts, host_target
+from tile_cpu.llvm.features import CpuFacts, facts_of
 from tile_cpu.ops.reduce import lower
 from tile_cpu.passes.legalize_compare import LegalizeCompare
 from tile_cpu.passes.vectorize_loops import VectorizeLoops
+from tile_cpu.target import capabilities, parse_target
 
-HOST = cpu_facts(*host_target())
+HOST = facts_of(capabilities(parse_target("cpu", {})))
 MACHINES = {"host": HOST, "no masks": replace(HOST, masked=False), "narrow": CpuFacts()}
 NUMPY = {"bfloat16": ml_dtypes.bfloat16}
 
