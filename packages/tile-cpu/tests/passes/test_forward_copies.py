@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import pytest
@@ -17,59 +16,37 @@ from tile_core.passes.base import PassContext
 from tile_cpu.passes.forward_copies import ForwardCopies
 
 
-def attention(S, D, dtype="float32", heads=2, bq=32, bk=48, change=None):
-    """softmax(Q K^T) V, with `change` to what makes a copy more than a copy."""
-    scale = 1.0 / math.sqrt(D)
+def two_products(dtype="float32", change=None):
+    """Out = (Q K^T) V, with `change` to what makes a copy more than a copy."""
 
     @T.prim_func
     def kernel(
-        Q: T.Tensor((heads, S, D), dtype),
-        K: T.Tensor((heads, S, D), dtype),
-        V: T.Tensor((heads, S, D), dtype),
-        Out: T.Tensor((heads, S, D), "float32"),
+        Q: T.Tensor((64, 32), dtype),
+        K: T.Tensor((48, 32), dtype),
+        V: T.Tensor((48, 32), dtype),
+        Out: T.Tensor((64, 32), "float32"),
     ):
-        with T.Kernel(T.ceildiv(S, bq), heads) as (bx, h):
-            q = T.alloc_shared((bq, D), dtype)
-            k = T.alloc_shared((bk, D), dtype)
-            v = T.alloc_shared((bk, D), dtype)
-            s = T.alloc_fragment((bq, bk), "float32")
-            p = T.alloc_shared((bq, bk), dtype)
-            o = T.alloc_fragment((bq, D), "float32")
-            largest = T.alloc_fragment((bq,), "float32")
-            before = T.alloc_fragment((bq,), "float32")
-            total = T.alloc_fragment((bq,), "float32")
-            part = T.alloc_fragment((bq,), "float32")
-            T.copy(Q[h, bx * bq, 0], q)
-            T.clear(o)
-            T.clear(total)
-            T.fill(largest, -T.infinity("float32"))
-            for t in T.Pipelined(T.ceildiv(S, bk), num_stages=2):
-                T.copy(K[h, t * bk, 0], k)
-                T.copy(V[h, t * bk, 0], v)
-                if change == "tile":
-                    for i, j in T.Parallel(bk, D):
-                        v[i, j] = v[i, j] * 2
-                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
-                for i, j in T.Parallel(bq, bk):
-                    s[i, j] = T.Select(t * bk + j < S, s[i, j] * scale, -T.infinity("float32"))
-                T.copy(largest, before)
-                T.reduce_max(s, largest, dim=1, clear=False)
-                for i, j in T.Parallel(bq, bk):
-                    s[i, j] = T.exp(s[i, j] - largest[i])
-                T.reduce_sum(s, part, dim=1)
-                for i in T.Parallel(bq):
-                    before[i] = T.exp(before[i] - largest[i])
-                    total[i] = total[i] * before[i] + part[i]
-                for i, j in T.Parallel(bq, D):
-                    o[i, j] = o[i, j] * before[i]
-                T.copy(s, p)
-                if change == "source":
-                    T.clear(s)
-                T.gemm(p, v, o)
-            for i, j in T.Parallel(bq, D):
-                Out[h, bx * bq + i, j] = o[i, j] / total[i]
+        with T.Kernel(2) as bx:
+            q = T.alloc_shared((32, 32), dtype)
+            k = T.alloc_shared((48, 32), dtype)
+            v = T.alloc_shared((48, 32), dtype)
+            s = T.alloc_fragment((32, 48), "float32")
+            p = T.alloc_shared((32, 48), dtype)
+            o = T.alloc_fragment((32, 32), "float32")
+            T.copy(Q[bx * 32, 0], q)
+            T.copy(K, k)
+            T.copy(V, v)
+            if change == "tile":
+                for i, j in T.Parallel(48, 32):
+                    v[i, j] = v[i, j] * 2
+            T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+            T.copy(s, p)
+            if change == "source":
+                T.clear(s)
+            T.gemm(p, v, o, clear_accum=True)
+            T.copy(o, Out[bx * 32, 0])
             if change == "tensor":
-                K[h, bx * bq, 0] = K[h, bx * bq, 0]
+                K[bx * 32, 0] = K[bx * 32, 0]
 
     return kernel
 
@@ -92,39 +69,48 @@ def tiles_multiplied(program):
     ],
 )
 def test_what_is_multiplied(change, dtype, expected):
-    program = attention(128, 32, dtype, change=change)
+    program = two_products(dtype, change)
     assert tiles_multiplied(program) == expected
-    check(tl.compile(program, target="cpu"), 128, 32, dtype, weight=2 if change == "tile" else 1)
+    q, k, v = (torch.randint(-1, 2, (rows, 32)).to(getattr(torch, dtype)) for rows in (64, 48, 48))
+    out = torch.full((64, 32), float("nan"))
+    tl.compile(program, target="cpu")(q, k, v, out)
+    weight = 2 if change == "tile" else 1
+    assert torch.equal(out, weight * (q.float() @ k.float().T @ v.float()))
 
 
-def check(kernel, S, D, dtype, weight=1, heads=2):
+def attention(workloads, S, dtype="float32"):
+    """Of two heads of 32, in blocks of 32 queries and 48 keys."""
+    return workloads.attention(2, S, 32, dtype, causal=False, bq=32, bk=48)
+
+
+def check_attention(kernel, S, dtype):
     kind = getattr(torch, dtype)
     # One element in front, so that no tensor begins at an aligned address.
-    q, k, v = (torch.randn(heads * S * D + 1).to(kind)[1:].view(heads, S, D) for _ in range(3))
+    q, k, v = (torch.randn(2 * S * 32 + 1).to(kind)[1:].view(2, S, 32) for _ in range(3))
     v[0, S // 2, 0] = torch.nan
-    guarded = torch.full((heads * S * D + 2,), 77.0)
-    out = guarded[1:-1].view(heads, S, D)
+    guarded = torch.full((2 * S * 32 + 2,), 77.0, dtype=kind)
+    out = guarded[1:-1].view(2, S, 32)
     kernel(q, k, v, out)
-    expected = weight * torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double())
+    expected = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double())
     tolerance = {"bfloat16": 2e-2, "float32": 2e-5}[dtype]
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     assert guarded[0] == guarded[-1] == 77
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_random_lengths(dtype):
+def test_random_lengths(workloads, dtype):
     """One dynamic kernel: rows of K and V beyond the tensor are zeros that the mask hides."""
-    kernel = tl.compile(attention(T.dynamic("S"), 32, dtype), target="cpu")
+    kernel = tl.compile(attention(workloads, T.dynamic("S"), dtype), target="cpu")
     choose = random.Random(dtype)
     torch.manual_seed(6)
     for _ in range(30):
-        check(kernel, choose.choice((1, 2, 31, 32, 47, 48, 49, 97, 113, 144, 201)), 32, dtype)
+        check_attention(kernel, choose.choice((1, 2, 31, 32, 47, 48, 49, 97, 113, 144, 201)), dtype)
 
 
-def test_packed_once_for_all_blocks_of_rows():
-    kernel = tl.compile(attention(192, 32), target="cpu")
+def test_packed_once_for_all_blocks_of_rows(workloads):
+    kernel = tl.compile(attention(workloads, 192), target="cpu")
     assert len(kernel.report()["shared_operands"]) == 2
-    check(kernel, 192, 32, "float32")
+    check_attention(kernel, 192, "float32")
 
 
 def test_one_tile_for_two_products():

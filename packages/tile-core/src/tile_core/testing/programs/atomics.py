@@ -58,6 +58,35 @@ def additions_of_several_dtypes(run: Run) -> None:
         run.equal(out, a.reshape(-1, 4).sum(0))
 
 
+@TABLE(needs=("atomics", "int64"))
+def sums_of_integers_wrap(run: Run) -> None:
+    """In shared and in global memory, of elements and of a tile."""
+    n = 96
+    for dtype in ("int32", "int64"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), dtype), Out: T.Tensor((2,), dtype), Tile: T.Tensor((n,), dtype)):
+            with T.Kernel(1, threads=n):
+                own = T.alloc_shared((1,), dtype)
+                tile = T.alloc_fragment((n,), dtype)
+                T.clear(own)
+                T.copy(A, tile)
+                T.atomic_add(Tile, tile)
+                for i in T.Parallel(n):
+                    T.atomic_add(own[0], A[i])
+                    T.atomic_add(Out[0], A[i])
+                Out[1] = own[0]
+
+        compiled = run.compile(kernel)
+        limits = torch.iinfo(getattr(torch, dtype))
+        for edge in (limits.max, limits.min):
+            a = run.integers(n, low=0, high=9, dtype=dtype) ^ edge
+            out, tile = torch.zeros(2, dtype=a.dtype), a.clone()
+            compiled(a, out, tile)
+            run.equal(out, a.sum(dtype=a.dtype).expand(2))
+            run.equal(tile, a + a)
+
+
 @TABLE(case="V14", needs=("atomics", "float16"))
 def half_precision_additions_stay_in_bounds(run: Run) -> None:
     n = 1001

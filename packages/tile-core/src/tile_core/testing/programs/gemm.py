@@ -121,6 +121,30 @@ def tiles_without_a_column_to_sum(run: Run) -> None:
         run.equal(c, torch.full((16, 16), 0.0 if clear else 3.0))
 
 
+@TABLE(needs=("gemm", "int8"))
+def sums_of_integers_wrap(run: Run) -> None:
+    m, n, k = 64, 16, 64
+    for sign in (1, -1):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((m, k), T.int8), B: T.Tensor((n, k), T.int8), C: T.Tensor((m, n), T.int32)):
+            with T.Kernel(1, threads=128):
+                a, b = T.alloc_shared((m, k), T.int8), T.alloc_shared((n, k), T.int8)
+                c = T.alloc_fragment((m, n), T.int32)
+                T.copy(A, a)
+                T.copy(B, b)
+                T.copy(C, c)
+                T.gemm(a, b, c, transpose_B=True)
+                T.copy(c, C)
+
+        a = run.integers(m, k, low=1, high=127, dtype="int8") * sign
+        b = run.integers(n, k, low=1, high=127, dtype="int8")
+        edge = 2**31 - 1 if sign > 0 else -(2**31)
+        c = torch.full((m, n), edge, dtype=torch.int32)
+        run(kernel, a, b, c)
+        run.equal(c, ((a.double() @ b.double().T).long() + edge).to(torch.int32))
+
+
 @TABLE(case="G1", needs=("gemm", "float16"))
 def short_tiles_along_k(run: Run) -> None:
     for k in (8, 24, 40):

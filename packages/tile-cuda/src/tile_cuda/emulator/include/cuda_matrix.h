@@ -1,6 +1,7 @@
 // Matrix instructions on the host: what `tile_cuda/instructions` prints for emulated execution.
 //
-// Products are exact; sums are float32 (int32, float64), k upwards, one rounding an instruction where D is narrower.
+// Products are exact; sums are float32 (int32, which wraps, float64), k upwards, one rounding an instruction where D is
+// narrower.
 #pragma once
 
 #include "tile_checks.h"
@@ -206,7 +207,7 @@ void mma_sp(void* d, const void* a, const void* b, uint32_t metadata) {
         const unsigned k = Sparse<A, K, Selector>::column(row + at / 2 * 8, j, word);
         const Value left = held(4 * row + j / P % 4)->a[j % P + P * (at / 2 + 2 * (j / (4 * P)))];
         const Value right = held(4 * column + k / P % 4)->b[k % P + P * (k / (4 * P))];
-        sum += left * right;
+        sum = wrapping_sum(sum, left * right);
       }
       pack<D>(d, at, sum);
     }
@@ -233,7 +234,7 @@ void mma(void* d, const void* a, const void* b) {
         const unsigned element = k % P, quarter = k / P % 4, group = k / (4 * P);
         const Value left = held(4 * row + quarter)->a[element + P * (at / 2 + M / 8 * group)];
         const Value right = held(4 * column + quarter)->b[element + P * group];
-        sum += left * right;
+        sum = wrapping_sum(sum, left * right);
       }
       pack<D>(d, at, sum);
     }

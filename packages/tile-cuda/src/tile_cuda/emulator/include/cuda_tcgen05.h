@@ -299,7 +299,7 @@ struct TensorProductOf {
       for (unsigned n = 0; n < N; ++n) {
         uint32_t* const d = &tensor_memory().words[row][(product.d & 0xffff) + n];
         Value sum = product.adds ? packed<D>(d, 0) : Value(0);
-        for (unsigned k = 0; k < K; ++k) sum += a[row][k] * b[n][k];
+        for (unsigned k = 0; k < K; ++k) sum = wrapping_sum(sum, a[row][k] * b[n][k]);
         pack<D>(d, 0, sum);
       }
   }

@@ -261,7 +261,8 @@ struct Wgmma {
         const unsigned row = thread / 32 * 16 + thread % 32 / 4 + at / 2 % 2 * 8;
         const Value* const column = b[at / 4 * 8 + thread % 4 * 2 + at % 2];
         Value sum = packed<D>(product.image(thread), at);
-        for (unsigned j = 0; j < kDepth; ++j) sum += a[row][j] * column[Selector < 0 ? j : depths[row][j]];
+        for (unsigned j = 0; j < kDepth; ++j)
+          sum = wrapping_sum(sum, a[row][j] * column[Selector < 0 ? j : depths[row][j]]);
         pack<D>(product.image(thread), at, sum);
       }
     }
