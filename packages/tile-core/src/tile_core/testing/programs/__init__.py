@@ -1,7 +1,19 @@
 """All conformance programs, group by group."""
 
 from tile_core.testing.program import Program
-from tile_core.testing.programs import atomics, basic, frontend, gemm, host, layout, memory, narrow, numerics, reduce
+from tile_core.testing.programs import (
+    atomics,
+    basic,
+    frontend,
+    gemm,
+    host,
+    layout,
+    memory,
+    narrow,
+    narrow_gemm,
+    numerics,
+    reduce,
+)
 
 TABLES = (
     basic.TABLE,
@@ -13,6 +25,7 @@ TABLES = (
     gemm.TABLE,
     numerics.TABLE,
     narrow.TABLE,
+    narrow_gemm.TABLE,
     host.TABLE,
 )
 PROGRAMS: tuple[Program, ...] = tuple(program for table in TABLES for program in table.programs)

@@ -1,8 +1,6 @@
-"""Tensors and tiles of four-bit values, two to a byte: copies, conversions, stores that share a byte, products."""
+"""Tensors and tiles of four-bit values, two to a byte: copies, conversions, stores that share a byte."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,19 +8,18 @@ import torch
 import tile_core.language as T
 from tile_core.dtypes import DType, casts
 from tile_core.testing.program import ProgramTable
-from tile_core.testing.programs.gemm import matmul
 from tile_core.testing.run import Run
 
 TABLE = ProgramTable("dtypes")
 DTYPES = ("int4", "uint4", "float4_e2m1fn")
 
 
-def _packed(run: Run, *shape: int) -> torch.Tensor:
+def packed(run: Run, *shape: int) -> torch.Tensor:
     """Random values of four bits; `shape` counts them."""
     return run.integers(*shape[:-1], shape[-1] // 2, low=-128, high=128, dtype="int8")
 
 
-def _values(packed: torch.Tensor, dtype: str) -> torch.Tensor:
+def values(packed: torch.Tensor, dtype: str) -> torch.Tensor:
     """One value an element, as float64."""
     low, high = packed.view(torch.uint8) & 15, packed.view(torch.uint8) >> 4
     codes = torch.stack([low, high], dim=-1).flatten(-2).to(torch.int64)
@@ -34,7 +31,7 @@ def _values(packed: torch.Tensor, dtype: str) -> torch.Tensor:
     return torch.where(codes < 8, table[codes & 7], -table[codes & 7])
 
 
-def _pack(codes: torch.Tensor) -> torch.Tensor:
+def pack(codes: torch.Tensor) -> torch.Tensor:
     """The low four bits of integers, two to a byte."""
     pairs = codes.to(torch.int64) & 15
     return (pairs[..., 0::2] | pairs[..., 1::2] << 4).to(torch.uint8).view(torch.int8)
@@ -54,7 +51,7 @@ def copies_of_packed_tiles_keep_the_bytes(run: Run) -> None:
                     T.copy(tile, held)
                     T.copy(held, B)
 
-            a, b = _packed(run, 128), _packed(run, 128)
+            a, b = packed(run, 128), packed(run, 128)
             run(copy, a, b)
             run.equal(b, a)
 
@@ -75,10 +72,10 @@ def tiles_of_packed_tensors_at_their_edges(run: Run) -> None:
                     if by * bm + i < m:
                         C[by * bm + i, bx * bn + j] = T.cast(held[i, j], "float32") * 2
 
-        a, b, c = _packed(run, m, n), _packed(run, m, n), run.empty(m, n)
+        a, b, c = packed(run, m, n), packed(run, m, n), run.empty(m, n)
         run(copy, a, b, c)
         run.equal(b, a)
-        run.equal(c, 2 * _values(a, dtype).float())
+        run.equal(c, 2 * values(a, dtype).float())
 
 
 SPECIAL = [0.0, -0.0, 0.3, -0.3, 0.25, -0.75, 1.25, 1.75, 2.5, -2.5, 3.5, 5.0, 7.4, 7.5, 15.6, -8.6, 1e4, -1e4]
@@ -107,14 +104,14 @@ def conversions_to_four_bits_and_back(run: Run) -> None:
                 a = torch.cat([torch.tensor(special, device="cpu"), rest]).to(DType(source).torch)
             else:
                 a = (torch.arange(n, device="cpu") % 256).to(DType(source).torch)
-            b, c = _packed(run, n), run.empty(n, dtype=source)
+            b, c = packed(run, n), run.empty(n, dtype=source)
             run(through, a.to(run.device), b, c)
             with np.errstate(all="ignore"):
                 narrow = casts.cast(a.numpy(), DType(source), DType(dtype))
                 back = casts.cast(narrow, DType(dtype), DType(source))
             run.equal(c, torch.from_numpy(back))
             bits = narrow.view(np.uint8) if "float" in dtype else narrow.astype(np.int8)
-            run.equal(b, _pack(torch.from_numpy(bits)).to(run.device))
+            run.equal(b, pack(torch.from_numpy(bits)).to(run.device))
 
 
 @TABLE(needs=("narrow",))
@@ -132,9 +129,9 @@ def arithmetic_of_four_bits_wraps_or_rounds(run: Run) -> None:
                     C[2, i] = T.cast(T.if_then_else(a < b, a - b, b), "float32")
                     C[3, i] = T.cast(a + T.cast(3, dtype), "float32")
 
-        a, b, c = _packed(run, n), _packed(run, n), run.empty(4, n)
+        a, b, c = packed(run, n), packed(run, n), run.empty(4, n)
         run(compute, a, b, c)
-        x, y = _values(a, dtype).cpu(), _values(b, dtype).cpu()
+        x, y = values(a, dtype).cpu(), values(b, dtype).cpu()
         exact = torch.stack([x + y, x * y, torch.where(x < y, x - y, y), x + 3])
         kind = "float32" if "float" in dtype else "int32"
         wide = exact.to(DType(kind).torch).numpy()
@@ -164,17 +161,17 @@ def stores_beside_another_half_leave_it_alone(run: Run) -> None:
             for i, j in T.Parallel(3, 7):
                 A[i, j + 1] = A[i, j + 1] + 1
 
-    a, b = _packed(run, n), _packed(run, n)
+    a, b = packed(run, n), packed(run, n)
     run(blocks, a, b)
     run.equal(b, a)
     marked = torch.full((4,), 0x21, dtype=torch.uint8)
     run(places, marked.view(torch.int8))
     run.equal(marked, [0x21, 0x51, 0x29, 0x21])
-    a = _packed(run, 3, 10)
-    expected = _values(a, "int4")
+    a = packed(run, 3, 10)
+    expected = values(a, "int4")
     expected[:, 1:8] += 1
     run(in_place, a)
-    run.equal(a, _pack(expected.to(torch.int64)))
+    run.equal(a, pack(expected.to(torch.int64)))
 
 
 @TABLE(needs=("narrow",))
@@ -188,12 +185,12 @@ def transposed_and_strided_stores(run: Run) -> None:
                 B[j, i] = A[i, j]
                 C[i, 2 * j + 1] = A[i, j]
 
-    a, b, c = _packed(run, m, n), _packed(run, n, m), _packed(run, m, 2 * n)
-    expected = _values(c, "int4")
-    expected[:, 1::2] = _values(a, "int4")
+    a, b, c = packed(run, m, n), packed(run, n, m), packed(run, m, 2 * n)
+    expected = values(c, "int4")
+    expected[:, 1::2] = values(a, "int4")
     run(kernel, a, b, c)
-    run.equal(b, _pack(_values(a, "int4").T.to(torch.int64)))
-    run.equal(c, _pack(expected.to(torch.int64)))
+    run.equal(b, pack(values(a, "int4").T.to(torch.int64)))
+    run.equal(c, pack(expected.to(torch.int64)))
 
 
 @TABLE(needs=("narrow",))
@@ -209,16 +206,16 @@ def symbolic_and_strided_packed_tensors(run: Run) -> None:
                 B[row, j] = A[row, j]
                 C[row, j] = T.cast(A[row, j], "uint4")
 
-    whole = _packed(run, 3, 26)
+    whole = packed(run, 3, 26)
     for columns in (2, 10, 26):
-        a, b, c = whole[:, : columns // 2], run.empty(3, columns, dtype="int32"), _packed(run, 3, columns)
+        a, b, c = whole[:, : columns // 2], run.empty(3, columns, dtype="int32"), packed(run, 3, columns)
         run(widen, a, b, c)
-        run.equal(b, _values(a, "int4").to(torch.int32))
+        run.equal(b, values(a, "int4").to(torch.int32))
         run.equal(c, a)
 
 
 @TABLE(needs=("narrow",))
-def tiles_of_an_odd_number_of_values(run: Run) -> None:
+def tiles_of_an_odd_number_ofvalues(run: Run) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((4, 14), T.int4), B: T.Tensor((4, 14), T.int4), C: T.Tensor((4,), T.int32)):
         with T.Kernel(1, threads=32):
@@ -232,10 +229,10 @@ def tiles_of_an_odd_number_of_values(run: Run) -> None:
             T.reduce_sum(wide, sums, dim=1)
             T.copy(sums, C)
 
-    a, b, c = _packed(run, 4, 14), _packed(run, 4, 14), run.empty(4, dtype="int32")
+    a, b, c = packed(run, 4, 14), packed(run, 4, 14), run.empty(4, dtype="int32")
     run(kernel, a, b, c)
-    part = _values(a, "int4")[:, 3:10].to(torch.int64)
-    run.equal(b, _pack(torch.cat([torch.zeros_like(part), part], dim=1)))
+    part = values(a, "int4")[:, 3:10].to(torch.int64)
+    run.equal(b, pack(torch.cat([torch.zeros_like(part), part], dim=1)))
     run.equal(c, part.sum(1).to(torch.int32))
 
 
@@ -256,81 +253,10 @@ def fills_and_values_of_a_thread(run: Run) -> None:
             for j in T.serial(16):
                 C[j] = own[15 - j]
 
-    a, b, c = _packed(run, 4, 16), _packed(run, 4, 16), _packed(run, 16)
+    a, b, c = packed(run, 4, 16), packed(run, 4, 16), packed(run, 16)
     run(kernel, a, b, c)
     expected = torch.full((4, 16), -3, dtype=torch.int64)
     expected[0:2, 3:9] = 5
-    run.equal(a, _pack(expected))
+    run.equal(a, pack(expected))
     run.equal(b, torch.full((4, 8), 0x33, dtype=torch.int8))
-    run.equal(c, _pack(15 - torch.arange(16)))
-
-
-def _product(run: Run, m: int, n: int, k: int, *blocks: int, dtype: str, **options: Any) -> None:
-    accum = "float32" if "float" in dtype else "int32"
-    trans_a, trans_b = bool(options.get("trans_a")), bool(options.get("trans_b", True))
-    a = _packed(run, k, m) if trans_a else _packed(run, m, k)
-    b = _packed(run, n, k) if trans_b else _packed(run, k, n)
-    c = run.empty(m, n, dtype=accum)
-    run(matmul(m, n, k, *blocks, dtype=dtype, accum=accum, **{"trans_b": True, **options}), a, b, c)
-    left, right = _values(a, dtype), _values(b, dtype)
-    run.equal(c, ((left.T if trans_a else left) @ (right.T if trans_b else right)).to(c.dtype))
-
-
-@TABLE(case="G3", needs=("narrow", "gemm"))
-def products_of_packed_tiles(run: Run) -> None:
-    for dtype in ("int4", "uint4"):
-        _product(run, 64, 48, 192, 32, 16, 64, dtype=dtype)
-    _product(run, 45, 38, 150, 32, 16, 64, dtype="int4", stages=2)
-    _product(run, 32, 32, 64, 32, 32, 32, dtype="int4", stages=3)
-
-
-@TABLE(needs=("narrow", "gemm"))
-def products_of_packed_tiles_stored_either_way(run: Run) -> None:
-    for trans_a, trans_b in ((False, False), (True, True), (True, False)):
-        _product(run, 64, 32, 128, 64, 32, 64, dtype="int4", trans_a=trans_a, trans_b=trans_b)
-    _product(run, 40, 24, 96, 32, 16, 32, dtype="float4_e2m1fn")
-    _product(run, 22, 14, 20, 11, 7, 10, dtype="uint4")
-
-
-@TABLE(needs=("narrow", "gemm"))
-def products_of_packed_fragments_and_of_both_signs(run: Run) -> None:
-    m, n, k = 64, 32, 128
-
-    @T.prim_func
-    def kernel(A: T.Tensor((m, k), T.int4), B: T.Tensor((n, k), "uint4"), C: T.Tensor((m, n), T.int32)):
-        with T.Kernel(1, threads=128):
-            a, b = T.alloc_fragment((m, k), T.int4), T.alloc_shared((n, k), "uint4")
-            c = T.alloc_fragment((m, n), T.int32)
-            T.copy(A, a)
-            T.copy(B, b)
-            T.gemm(a, b, c, transpose_B=True, clear_accum=True)
-            T.copy(c, C)
-
-    a, b, c = _packed(run, m, k), _packed(run, n, k), run.empty(m, n, dtype="int32")
-    run(kernel, a, b, c)
-    run.equal(c, (_values(a, "int4") @ _values(b, "uint4").T).to(torch.int32))
-
-
-@TABLE(needs=("narrow", "gemm", "float16"))
-def weights_of_four_bits_become_floats(run: Run) -> None:
-    m, n, k, bk = 32, 48, 128, 64
-    for dtype in DTYPES:
-
-        @T.prim_func
-        def kernel(X: T.Tensor((m, k), T.float16), W: T.Tensor((n, k), dtype), Y: T.Tensor((m, n), T.float32)):
-            with T.Kernel(1, threads=64):
-                x, w = T.alloc_shared((m, bk), T.float16), T.alloc_shared((n, bk), dtype)
-                wide, y = T.alloc_shared((n, bk), T.float16), T.alloc_fragment((m, n), T.float32)
-                T.clear(y)
-                for ko in T.Pipelined(k // bk, num_stages=2):
-                    T.copy(X[0, ko * bk], x)
-                    T.copy(W[0, ko * bk], w)
-                    for i, j in T.Parallel(n, bk):
-                        wide[i, j] = T.cast(w[i, j], "float16")
-                    T.gemm(x, wide, y, transpose_B=True)
-                T.copy(y, Y)
-
-        x, w = run.integers(m, k, dtype="float16"), _packed(run, n, k)
-        y = run.empty(m, n)
-        run(kernel, x, w, y)
-        run.equal(y, (x.double() @ _values(w, dtype).T).float())
+    run.equal(c, pack(15 - torch.arange(16)))
