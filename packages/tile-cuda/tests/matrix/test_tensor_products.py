@@ -183,6 +183,55 @@ def test_a_product_that_may_clear(written: bool, clears_at: tuple[int, ...]) -> 
 
 
 @pytest.mark.emulate
+def test_what_a_product_clears_may_be_written_in_part() -> None:
+    """Checks find a read of the rest, so none of it is copied where it is cleared."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 32), "float16"),
+        B: T.Tensor((32, 32), "float16"),
+        Flag: T.Tensor((1,), "int32"),
+        n: T.int32,
+        C: T.Tensor((3, 128, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128) as _bx:
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            once = T.alloc_fragment((128, 32), "float32")
+            looped = T.alloc_fragment((128, 32), "float32")
+            deep = T.alloc_fragment((128, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            for i, j in T.Parallel(128, 32):
+                if i < 5:
+                    once[i, j] = 1.0
+                    looped[i, j] = 2.0
+                    deep[i, j] = 3.0
+            T.gemm(a, b, once, clear_accum=(Flag[0] == 0))
+            for step in T.serial(n):
+                T.gemm(a, b, looped, clear_accum=(step == 0))
+            for tile in T.serial(1, 2):
+                for step in T.serial(3):
+                    T.gemm(a, b, deep, clear_accum=(step + 1 == tile))
+            T.copy(once, C[0, 0, 0])
+            T.copy(looped[0:5, :], C[1, 0:5, :])
+            T.copy(deep, C[2, 0, 0])
+
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((128, 32), (32, 32)))
+    product = a.astype("float32") @ b.astype("float32")
+    compiled = emulated(kernel)
+    assert all("tcgen05" in made for made in compiled.report()["products"])
+    c = np.full((3, 128, 32), np.nan, "float32")
+    compiled(a, b, np.zeros(1, "int32"), 2, c)
+    np.testing.assert_array_equal(c[0], product)
+    np.testing.assert_array_equal(c[1, :5], 2 * product[:5])
+    np.testing.assert_array_equal(c[2], 3 * product)
+    with pytest.raises(EmulatedUnwrittenError, match="once"):
+        compiled(a, b, np.ones(1, "int32"), 2, c)
+
+
+@pytest.mark.emulate
 def test_a_product_that_adds_to_nothing_is_found() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((128, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((128, 32), "float32")):

@@ -3,8 +3,9 @@
 A fragment that is C of a `tile.gemm` gets a tile of tensor memory beside it. The product works on the tile; a copy
 brings it to the fragment where something else first reads that, and back where something else has written it and the
 next product adds to it. So a loop of products alone copies nothing, and neither does a first product that may clear a
-fragment which nothing has named before: there is no value to bring. An A that is a fragment is copied to tensor memory
-for each product. What no instruction covers stays a fragment, and is multiplied by warps.
+fragment which nothing has named before: there is no value to bring. Where a product decides while it runs whether it
+adds, what it clears is not copied: that may be written in part only. An A that is a fragment is copied to tensor
+memory for each product. What no instruction covers stays a fragment, and is multiplied by warps.
 
 Runs on tile ops, before copies are planned. Launches whose author places barriers or roles by hand name tensor memory
 themselves, and are left as they are.
@@ -18,6 +19,7 @@ from math import prod
 from typing import Any, ClassVar, Literal
 
 from tvm import ir, tirx
+from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
@@ -27,14 +29,16 @@ from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.copy import COPY, LAYOUT
 from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes import rebuild
+from tile_core.passes.accesses import substitute
 from tile_core.passes.base import PassContext
+from tile_core.passes.ranges import reads_memory
 from tile_cuda.instructions.tcgen05 import COLUMNS
 from tile_cuda.matrix.product import Refusal
 from tile_cuda.matrix.tcgen05 import LANES, TENSOR_MEMORY, in_tensor_memory, tensor_product
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.passes.lower_asynchrony import is_asynchronous
 from tile_cuda.passes.lower_tensor_memory import dealt
-from tile_cuda.passes.pipelines import is_plain
+from tile_cuda.passes.pipelines import is_plain, statements_of
 from tile_cuda.passes.place_tensor_memory import columns_of
 from tile_cuda.passes.tensor_copies import touched
 
@@ -176,7 +180,13 @@ class _Rewriter:
     def _product(self, call: OpCall) -> S.Stmt:
         c, a = call.region("c").source, call.region("a").source
         self._begin(call)
-        before = [] if regions.constant(call.args["clear_accum"]) else self._at("memory", c, call.span)
+        clear, before = call.args["clear_accum"], list[S.Stmt]()
+        if not regions.constant(clear) and self._where[c] == "fragment":
+            if reads_memory(clear):
+                flag = tirx.Var("clears", clear.ty)
+                before.append(S.Bind(flag, clear, call.span))
+                call = replace(call, args={**call.args, "clear_accum": flag})
+            before += _unless(call.args["clear_accum"], self._at("memory", c, call.span))
         if a in self._tiles:
             before += self._at("memory", a, call.span)
         self._where[c] = "memory"
@@ -217,11 +227,14 @@ class _Rewriter:
         """A loop or branch around products: values are at its ends where its body wants them first."""
         used = [fragment for fragment in self._tiles if fragment in touched(stmt)]
         wanted: dict[ir.Var, Where] = dict.fromkeys(used, "fragment")
+        before: list[S.Stmt] = []
         for call in filter(None, (self._added_first(stmt, fragment) for fragment in used)):
             self._begin(call)
-            wanted[call.region("c").source] = "memory"
+            result = call.region("c").source
+            wanted[result] = "memory"
+            before += _unless(_clears_first(stmt, call), self._at("memory", result, stmt.span))
         self._unnamed.difference_update(used)
-        before = self._moved_to(wanted, stmt.span)
+        before += self._moved_to(wanted, stmt.span)
         if isinstance(stmt, S.IfThenElse):
             then = self._from(wanted, stmt.then_case)
             otherwise = None if stmt.else_case is None else self._from(wanted, stmt.else_case)
@@ -251,6 +264,28 @@ class _Rewriter:
         call = _call(first)
         adds = call.region("c").source.same_as(fragment) and not regions.constant(call.args["clear_accum"])
         return call if adds else None
+
+
+def _unless(clears: ir.Expr | None, copies: list[S.Stmt]) -> list[S.Stmt]:
+    """The copies of what a product adds to, where it does not clear that."""
+    if clears is None or regions.constant(clears) is not None:
+        return copies
+    return [S.IfThenElse(E.Not(clears), copy, None, copy.span) for copy in copies]
+
+
+def _clears_first(stmt: S.Stmt, call: OpCall) -> ir.Expr | None:
+    """Whether a product clears its result where loops come to it first; `None` where that is not known before them."""
+    result, values = call.region("c").source, dict[ir.Var, ir.Expr]()
+    known: ir.Expr = tirx.IntImm("bool", 1)
+    inside = {bind.var for bind in visit.collect(stmt, S.Bind)}
+    while isinstance(stmt, S.For):
+        known = E.And(known, E.GT(substitute(stmt.extent, values), E.IntImm(stmt.extent.ty, 0)))
+        values[stmt.loop_var] = substitute(stmt.min, values)
+        stmt = next(one for one in statements_of(stmt) if result in touched(one))
+    if not values or op_name(stmt) != "tile.gemm":
+        return None
+    clears = E.And(known, substitute(call.args["clear_accum"], values))
+    return None if reads_memory(clears) or inside & set(visit.collect(clears, ir.Var)) else clears
 
 
 def _leaves(stmt: S.Stmt, is_product: Any) -> Iterator[S.Stmt]:
