@@ -9,12 +9,18 @@ zero says that it only writes D: otherwise registers of D live from one iteratio
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 from tvm import ir
 from tvm.ir.prim import expr as E
 
 from tile_core.dtypes import DType
 from tile_core.passes.thread_scope import LANDED
-from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, numbers
+from tile_core.printer.language import Node
+from tile_core.printer.precedence import Code
+from tile_core.printer.printer import Printer
+from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, address_of, numbers
 from tile_cuda.instructions.mma import dense, host_types, instruction_of, register_bytes, selected
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
 
@@ -38,6 +44,8 @@ SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
 """Bytes of a swizzled row to the code in bits 62 and 63 of a descriptor."""
 CLEARS = "clears"
 """Attribute of a product that is known to begin at zero."""
+RUN = "run"
+"""Attribute of a product of several instructions: where the operands of the others lie, A's and B's bytes in turn."""
 _MOST_GROUPS = 7
 _DESCRIPTOR_UNIT = 16
 
@@ -69,7 +77,37 @@ def _products(op: str, form: str) -> Instruction:
     pointers = {0: Pointer(reads=d_bytes, writes=d_bytes, when=3, later=True)}
     if form == "rs":
         pointers[1] = Pointer(reads=a_bytes, later=True)
-    return Instruction(op, device, host, pointers)
+    return _Run(op, device, host, pointers)
+
+
+@dataclass(frozen=True)
+class _Run(Instruction):
+    """One instruction or several that add to the same D; the emulator is given one after the other."""
+
+    def _on_the_host(self, printer: Printer, node: Node) -> Code:
+        parts = [super(_Run, self)._on_the_host(printer, one).text for one in _each(node)]
+        return Code(parts[0]) if len(parts) == 1 else Code(f"({', '.join(parts)})")
+
+
+def _each(node: Node) -> Iterator[Node]:
+    """The instructions of a run as calls of their own."""
+    run = steps_of(node.attrs)
+    alone = {name: value for name, value in node.attrs.items() if name != RUN}
+    yield ir.Call(node.op, list(node.args), attrs=alone, ret_ty=node.ty)
+    d, a, b, _accumulate = node.args[:4] if len(run) > 1 else (None,) * 4
+    alone.pop(CLEARS, None)
+    for a_bytes, b_bytes in run[1:]:
+        operands = [d, _further(a, a_bytes), descriptor_advance(b, b_bytes), E.IntImm("int32", 1)]
+        yield ir.Call(node.op, operands, attrs=alone, ret_ty=node.ty)
+
+
+def _further(a: ir.Expr, distance: int) -> ir.Expr:
+    """The descriptor or the address of registers `distance` bytes further."""
+    if isinstance(a, ir.Call) and str(a.op.name) == "tirx.address_of":
+        (load,) = a.args
+        elements = distance * 8 // int(load.ty.dtype.bits)
+        return address_of(load.source, load.indices[0] + elements)
+    return descriptor_advance(a, distance)
 
 
 def _transposes(attributes: Attributes) -> tuple[int, int]:
@@ -81,37 +119,66 @@ def _signs(attributes: Attributes) -> tuple[int, int]:
 
 
 def _wrapper(instruction: MatrixInstruction, form: str, attributes: Attributes) -> Function:
+    """The function around the instructions of a run: one statement, whose registers compilers look at once."""
     d_type, a_type, _b_type = instruction.types
-    d_bytes = register_bytes(instruction.d_layout, d_type)
+    words = register_bytes(instruction.d_layout, d_type) // 4
     a_words = register_bytes(instruction.a_layout, a_type) // 4
     word, letter = ("float", "f") if d_type == "f32" else ("unsigned", "r")
-    words = d_bytes // 4
-    a_count = 1 if form == "ss" else a_words
-    a_text = f"%{words}" if form == "ss" else f"{{{numbers(words, a_words)}}}"
     access = "=" if attributes.get(CLEARS) else "+"
     outputs = ", ".join(f'"{access}{letter}"(z[{at}])' for at in range(words))
-    a_inputs = '"l"(a)' if form == "ss" else ", ".join(f'"r"(x[{at}])' for at in range(a_words))
-    b, predicate = f"%{words + a_count}", f"%{words + a_count + 1}"
-    mnemonic, parameter, metadata, metadata_input = "wgmma.mma_async", "", "", ""
+    run = steps_of(attributes)
+    mnemonic, parameter, metadata_input = "wgmma.mma_async", "", ""
     if instruction.sparse:
         mnemonic, parameter, metadata_input = "wgmma.mma_async.sp", ", unsigned metadata", ', "r"(metadata)'
-        metadata = f", %{words + a_count + 2}, {int(attributes['selector'])}"
-    immediates = ", ".join(map(str, _immediates(instruction, form, attributes)))
+    immediates = "".join(f", {value}" for value in _immediates(instruction, form, attributes))
     shape = f"m64n{instruction.n}k{instruction.k}.{'.'.join(instruction.types)}"
-    name = f"tile_wgmma_{form}_{instruction.name}{_variant(instruction, attributes)}"
+    inputs, lines = [], []
+    place = words + 1
+    for at, (a_bytes, b_bytes) in enumerate(run):
+        if form == "ss":
+            inputs.append(f'"l"({_moved("a", a_bytes)})')
+            a_text, b_place = f"%{place}", place + 1
+        else:
+            inputs += [f'"r"(x[{at * a_words + register}])' for register in range(a_words)]
+            a_text, b_place = f"{{{numbers(place, a_words)}}}", place + a_words
+        inputs.append(f'"l"({_moved("b", b_bytes)})')
+        metadata = f", %{b_place + 1}, {int(attributes['selector'])}" if instruction.sparse else ""
+        lines.append(
+            f"{mnemonic}.sync.aligned.{shape} {{{numbers(0, words)}}}, {a_text}, %{b_place}{metadata}, "
+            f"{'q' if at else 'p'}{immediates};"
+        )
+        place = b_place + 1
+    always = ".reg .pred q;\\nsetp.eq.u32 q, 0, 0;\\n" if len(run) > 1 else ""
+    name = f"tile_wgmma_{form}_{instruction.name}{_variant(instruction, attributes)}{_run_name(run)}"
     a_parameter = "unsigned long long a" if form == "ss" else "const void* a"
-    a_load = "" if form == "ss" else f"  unsigned x[{a_words}];\n  memcpy(x, a, sizeof(x));\n"
+    a_load = "" if form == "ss" else f"  unsigned x[{a_words * len(run)}];\n  memcpy(x, a, sizeof(x));\n"
+    body = "\n".join(f'               "{line}\\n"' for line in lines)
     text = f"""
 {INLINE} void {name}(void* d, {a_parameter}, unsigned long long b, int accumulate{parameter}) {{
   {word}* const z = static_cast<{word}*>(d);
-{a_load}  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, {predicate}, 0;\\n"
-               "{mnemonic}.sync.aligned.{shape} "
-               "{{{numbers(0, words)}}}, {a_text}, {b}{metadata}, p{", " if immediates else ""}{immediates};\\n}}"
+{a_load}  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{words}, 0;\\n{always}"
+{body}
+               "}}"
                : {outputs}
-               : {a_inputs}, "l"(b), "r"(accumulate){metadata_input});
+               : "r"(accumulate), {", ".join(inputs)}{metadata_input});
 }}
 """
     return Function(name, text)
+
+
+def _moved(descriptor: str, distance: int) -> str:
+    return f"{descriptor} + {distance // _DESCRIPTOR_UNIT}" if distance else descriptor
+
+
+def _run_name(run: Sequence[tuple[int, int]]) -> str:
+    """A run of instructions by where their operands lie."""
+    return "" if len(run) == 1 else "_run_" + "_".join(f"{a}x{b}" for a, b in run[1:])
+
+
+def steps_of(attributes: Attributes) -> list[tuple[int, int]]:
+    """Where the operands of each instruction of a run lie, in bytes from those of the first."""
+    found = [int(value) for value in attributes.get(RUN, ())]
+    return [(0, 0), *zip(found[::2], found[1::2], strict=True)]
 
 
 def _immediates(instruction: MatrixInstruction, form: str, attributes: Attributes) -> tuple[int, ...]:
@@ -155,17 +222,19 @@ def wgmma(
     b_trans: bool = False,
     scale_a: int = 1,
     scale_b: int = 1,
+    run: Sequence[tuple[int, int]] = (),
 ) -> ir.Call:
     """Begin D = A × B (+ D where the int32 `accumulate` is not 0), A and B through descriptors.
 
     `d` points to the thread's n / 2 elements of D. An operand lies with k as its fast axis, or with `a_trans` and
-    `b_trans` with m and n; the signs `scale_a` and `scale_b` are 1 or -1.
+    `b_trans` with m and n; the signs `scale_a` and `scale_b` are 1 or -1. `run` are further products that add to D, by
+    the bytes from A and B to theirs: as one statement they cost a compiler's time once.
 
     Raises:
         ValueError: the instruction is another; only 16-bit operands can lie the other way; integers have no sign.
     """
     forms = _checked(instruction, accumulate, a_trans, b_trans, scale_a, scale_b)
-    return WGMMA((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms})
+    return WGMMA((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms, **_run(run)})
 
 
 def wgmma_rs(
@@ -178,10 +247,11 @@ def wgmma_rs(
     b_trans: bool = False,
     scale_a: int = 1,
     scale_b: int = 1,
+    run: Sequence[tuple[int, int]] = (),
 ) -> ir.Call:
-    """As `wgmma`, with the thread's packed registers of A at `a`."""
+    """As `wgmma`, with the thread's packed registers of A at `a`; those of a run lie one behind the other."""
     forms = _checked(instruction, accumulate, False, b_trans, scale_a, scale_b)
-    return WGMMA_RS((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms})
+    return WGMMA_RS((d, a, b, accumulate), {**dense(instruction, "wgmma"), **forms, **_run(run)})
 
 
 def wgmma_sp(
@@ -222,6 +292,10 @@ def wgmma_sp_rs(
     """As `wgmma_sp`, with the thread's held elements of A at `a`."""
     forms = _checked(instruction, accumulate, False, b_trans, scale_a, scale_b)
     return WGMMA_SP_RS((d, a, b, accumulate, metadata), {**selected(instruction, "wgmma", selector), **forms})
+
+
+def _run(others: Sequence[tuple[int, int]]) -> dict[str, list[int]]:
+    return {RUN: [distance for pair in others for distance in pair]} if others else {}
 
 
 def _checked(

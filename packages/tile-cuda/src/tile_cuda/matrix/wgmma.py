@@ -7,6 +7,7 @@ same time A of a following product, register by register.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm import ir, tirx
@@ -54,6 +55,8 @@ HELD = 2
 """Registers of a tile that keep what computes it above a wait."""
 ACCUMULATORS = ("float32", "int32")
 DEPTH_BYTES = 32
+MOST_STEPS = 8
+"""Instructions of one statement: compilers look at the registers of C once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -211,11 +214,15 @@ class _Issue:
             issue.append(S.Bind(a_start, product.a.descriptor(self._down() * ROWS), self._span))
         issue.append(S.Bind(b_start, product.b.descriptor(self._across() * (self._n // product.across)), self._span))
         repeats, steps = range(self._m // (ROWS * product.down)), range(self._k // self._depth)
-        pieces = [(repeat, step) for repeat in repeats for step in steps]
-        words = {piece: tirx.Var("places", "uint32") for piece in pieces} if product.instruction.sparse else {}
+        longest = 1 if product.instruction.sparse else MOST_STEPS
+        runs = [(repeat, steps[at : at + longest]) for repeat in repeats for at in steps[::longest]]
+        sparse = runs if product.instruction.sparse else []
+        words = {(repeat, run[0]): tirx.Var("places", "uint32") for repeat, run in sparse}
         issue += [S.Bind(words[piece], self._places(*piece), self._span) for piece in words]
         issue.append(self._do(wgmma_fence()))
-        issue += [self._do(self._instruction(a_start, b_start, *piece, words.get(piece))) for piece in pieces]
+        for repeat, run in runs:
+            word = words.get((repeat, run[0]))
+            issue.append(self._do(self._instructions(a_start, b_start, repeat, run, word)))
         issue.append(self._do(wgmma_commit()))
         lingers = bool(product.call.attrs.get(IN_FLIGHT))
         if not lingers:
@@ -246,24 +253,35 @@ class _Issue:
             return []
         return [self._do(fence_async())]
 
-    def _instruction(self, a_start: ir.Var, b_start: ir.Var, repeat: int, step: int, word: ir.Var | None) -> ir.Expr:
-        product = self._product
-        depth = step * self._depth
-        registers = repeat * 2 * (self._n // product.across // 8) * 2
-        c = self._address(self._c, registers)
-        b = descriptor_advance(b_start, product.b.advance(0, depth))
-        keep = self._keep() if step == 0 else int32(1)
+    def _instructions(
+        self, a_start: ir.Var, b_start: ir.Var, repeat: int, steps: Sequence[int], word: ir.Var | None
+    ) -> ir.Expr:
+        """The products of some neighbouring steps, of which a sparse one is alone."""
+        product, instruction = self._product, self._product.instruction
+        c = self._address(self._c, repeat * 2 * (self._n // product.across // 8) * 2)
+        first, *others = [(self._a_place(repeat, step), product.b.advance(0, step * self._depth)) for step in steps]
+        run = [(a_at - first[0], b_at - first[1]) for a_at, b_at in others]
+        b = descriptor_advance(b_start, first[1])
+        keep = self._keep() if steps[0] == 0 else int32(1)
         b_trans = not product.b.depth_is_contiguous
-        instruction = product.instruction
         if product.a is None:
-            a = self._scope.registers[product.call.region("a").source].array
-            first = repeat * (self._k // 2) + step * (self._depth // 2)
-            return wgmma_rs(c, self._address(a, first), b, keep, instruction=instruction, b_trans=b_trans)
-        moved = product.a.advance(repeat * ROWS * product.down, depth // 2 if instruction.sparse else depth)
-        a_trans, a = not product.a.depth_is_contiguous, descriptor_advance(a_start, moved)
+            array = self._scope.registers[product.call.region("a").source].array
+            start = first[0] * 8 // int(array.dtype.bits)
+            return wgmma_rs(c, self._address(array, start), b, keep, instruction=instruction, b_trans=b_trans, run=run)
+        a_trans, a = not product.a.depth_is_contiguous, descriptor_advance(a_start, first[0])
         if word is not None:
             return wgmma_sp(c, a, b, keep, word, instruction=instruction, b_trans=b_trans)
-        return wgmma(c, a, b, keep, instruction=instruction, a_trans=a_trans, b_trans=b_trans)
+        return wgmma(c, a, b, keep, instruction=instruction, a_trans=a_trans, b_trans=b_trans, run=run)
+
+    def _a_place(self, repeat: int, step: int) -> int:
+        """Bytes from the beginning of A, or of a thread's part of it, to the first that a product reads."""
+        product = self._product
+        if product.a is None:
+            elements = repeat * (self._k // 2) + step * (self._depth // 2)
+            return elements * self._dtype.bits // 8
+        depth = step * self._depth
+        row = repeat * ROWS * product.down
+        return product.a.advance(row, depth // 2 if product.instruction.sparse else depth)
 
     def _keep(self) -> ir.Expr:
         """1 to add to what C holds, 0 to begin at zero."""
