@@ -80,7 +80,7 @@ def ring(steps: int, stages: int, mistakes: Plan = frozenset()) -> Any:
         def consume(step: Any) -> list[Any]:
             stage, parity = at(step)
             early, late = ("early" in mistakes), ("early" not in mistakes)
-            free = mbarrier_arrive(address(empty, stage))
+            free = h.do(*skip("no fence for the tiles", fence_async()), mbarrier_arrive(address(empty, stage)))
             wrong = h.int32(1) - parity if "wrong parity" in mistakes else parity
             wait = h.do(mbarrier_wait(address(full, stage), wrong))
             if "no wait for the second tile" in mistakes:
@@ -156,6 +156,10 @@ MISTAKES: dict[str, tuple[type[TileError], str]] = {
         r"thread 0 waits for the phase of parity 0 of empty\[0\], which is in phase 2",
     ),
     "no fence for barriers": (EmulatedCopyError, r"full\[0\], which copies do not know: no fence"),
+    "no fence for the tiles": (
+        EmulatedFenceError,
+        r"a copy of .* writes tiles\[0, 0, 0\], which thread .* reads .* no fence",
+    ),
     "no barrier": (EmulatedCopyError, r"which is no initialised barrier|whose initialisation by another thread"),
     "no fence for the store": (EmulatedFenceError, r"reads out\[0, 0\], which thread .* no fence"),
     "no barrier for the store": (EmulatedUnwrittenError, r"a copy of thread \(128, 0, 0\).* reads out\[0, 0\]"),

@@ -22,6 +22,7 @@ from tile_core.ir.ops import tile_op
 from tile_core.testing import handmade as h
 from tile_cuda.instructions.calls import address
 from tile_cuda.instructions.mbarrier import (
+    fence_async,
     fence_barrier_init,
     mbarrier_announce,
     mbarrier_arrive,
@@ -70,6 +71,7 @@ def shared_loads(mistake: str = "") -> Any:
                 h.when(first, *wait_for_free, mbarrier_announce(filled, BYTES), mbarrier_arrive(filled), load),
                 *wait,
                 *add,
+                fence_async(),
                 h.barrier(),
                 h.when(first, *everyone),
             ]

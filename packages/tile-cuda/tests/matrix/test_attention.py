@@ -24,6 +24,12 @@ SHAPES: list[tuple[int, int, int, int, dict[str, Any]]] = [
     (1, 1, 300, 64, {"causal": True, "window": 90, "block": (128, 64)}),
     (1, 2, 200, 64, {"causal": True, "window": 1, "block": (64, 64), "threads": 128}),
 ]
+# The same, and the blocks that run at a time: few walk over tiles, in turns of which some have no tile.
+WALKS: list[tuple[int, int, int, int, dict[str, Any], int]] = [
+    (1, 3, 300, 64, {"block": (64, 64), "threads": 128}, 2),
+    (1, 3, 300, 64, {"causal": True, "block": (64, 64), "threads": 128}, 2),
+    (2, 4, 70, 64, {"causal": True, "groups": 2, "block": (64, 64), "threads": 128}, 3),
+]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +37,13 @@ def example() -> ModuleType:
     return load_script(EXAMPLE)
 
 
-def check(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]], arch: str, device: str) -> None:
+def check(
+    example: ModuleType,
+    shape: tuple[int, int, int, int, dict[str, Any]],
+    arch: str,
+    device: str,
+    blocks: int | bool = True,
+) -> None:
     batch, heads, sequence, dim, options = shape
     dtype = getattr(torch, options.get("dtype", "float16"))
     groups = options.get("groups", 1)
@@ -40,7 +52,7 @@ def check(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]],
     k, v = (torch.randn(batch, sequence, heads // groups, dim).to(dtype) for _ in range(2))
     out = torch.full_like(q, float("nan"), device=device)
     execution = "emulate" if device == "cpu" else "native"
-    configs = {"tile.emulate_check": True} if device == "cpu" else {}
+    configs = {"tile.emulate_check": device == "cpu", "tile.persistent": blocks}
     kernel = tl.compile(
         example.attention(batch, heads, sequence, dim, **options),
         target={"kind": "cuda", "arch": arch},
@@ -50,6 +62,7 @@ def check(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]],
     lse = torch.full((batch, heads, sequence), float("nan"), device=device)
     kernel(q.to(device), k.to(device), v.to(device), out, lse)
     assert kernel.report()["fragments_in_shared"] == []
+    assert bool(kernel.report().get("persistent_blocks")) == (blocks is not True)
     expected = example.reference(q, k, v, causal=options.get("causal", False), window=options.get("window"))
     tolerance = 1e-2 if dtype == torch.bfloat16 else 2e-3
     torch.testing.assert_close(out.cpu().float(), expected, rtol=tolerance, atol=tolerance)
@@ -58,6 +71,11 @@ def check(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]],
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_emulated_with_warpgroups(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any]]) -> None:
     check(example, shape, "sm_90", "cpu")
+
+
+@pytest.mark.parametrize("shape", WALKS, ids=str)
+def test_emulated_walks(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any], int]) -> None:
+    check(example, shape[:5], "sm_90", "cpu", shape[5])
 
 
 @pytest.mark.parametrize("shape", SHAPES[1:3], ids=str)
@@ -127,3 +145,14 @@ def test_on_the_device(example: ModuleType, shape: tuple[int, int, int, int, dic
     if found is None:
         pytest.skip(reason)
     check(example, shape, found, "cuda")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    "shape", [*WALKS, (4, 32, 256, 128, {}, 100), (4, 32, 256, 128, {"causal": True}, 60)], ids=str
+)
+def test_walks_on_the_device(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any], int]) -> None:
+    found, reason = device_architecture()
+    if found is None:
+        pytest.skip(reason)
+    check(example, shape[:5], found, "cuda", shape[5])

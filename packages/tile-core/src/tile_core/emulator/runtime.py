@@ -52,7 +52,7 @@ _FAULTS: Mapping[int, tuple[type[TileError], str]] = {
         errors.EmulatedCopyError,
         "initialise the barrier, expect what is copied, begin where a copy can",
     ),
-    10: (errors.EmulatedFenceError, "put a fence between the writes and the barrier before the copy"),
+    10: (errors.EmulatedFenceError, "put a fence between what the threads did and the barrier before the copy"),
     12: (DeviceAssertError, ASSERTION_REMEDY),
     13: (errors.EmulatedUndefinedError, "report it with the kernel, unless it has source of its own"),
 }

@@ -137,10 +137,11 @@ class EmulatedCopyError(TileError, RuntimeError):
 
 
 class EmulatedFenceError(TileError, RuntimeError):
-    """An asynchronous unit of an emulated kernel reads shared memory that ordinary stores wrote without a fence after.
+    """An asynchronous unit of an emulated kernel uses shared memory that threads used before, without a fence between.
 
-    Copies and matrix instructions that read shared memory by themselves do not see ordinary stores in order. Each
-    thread that wrote fences, then the threads meet at a barrier, then the copy is issued. Found with
+    Copies and matrix instructions that read shared memory by themselves do not see ordinary stores in order; and copies
+    into it may arrive while loads are under way of threads that have said that they are done. Each thread that wrote or
+    read fences, then the threads meet at a barrier or arrive at one, then the copy is issued. Found with
     `TILE_EMULATE_CHECK=1`.
     """
 

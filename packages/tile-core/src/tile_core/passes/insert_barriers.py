@@ -49,6 +49,10 @@ from tile_core.passes.thread_scope import LANDED, LINGERING, PHASE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
+UNORDERED = "tile.unordered"
+"""Annotation of a loop whose iterations are blocks of the author's program: none awaits another's work on tensors."""
+GROUP = "group"
+"""Attribute of a barrier of some neighbours: how many."""
 WIDER_BARRIERS = ("tile.thread.cluster_sync", GRID_BARRIER)
 ADDRESS_ONLY = (IS_ALIGNED,)
 ACCESS = "access"
@@ -93,6 +97,20 @@ class Touched:
         """What is left of it behind a barrier."""
         return Touched(reads=frozenset().union(*self.lingering), lingering=self.lingering)
 
+    def within_a_block(self) -> Touched:
+        """Without global memory."""
+        kept = (
+            frozenset(var for var in found if regions.scope(var) != regions.GLOBAL)
+            for found in (self.reads, self.writes)
+        )
+        reads, writes = kept
+        return replace(self, reads=reads, writes=writes)
+
+    def passed_by(self, buffer: ir.Var) -> Touched:
+        """What is left of it behind a barrier that only orders accesses of `buffer`."""
+        kept = frozenset({buffer})
+        return replace(self, reads=self.reads - kept, writes=self.writes - kept)
+
     def conflicts(self, later: Touched) -> bool:
         """Whether `later` may not follow without a barrier of the block."""
         own = self.writes & (later.reads | later.writes) or self.reads & later.writes
@@ -136,6 +154,20 @@ class InsertBarriers:
 def barrier(span: Any = None) -> S.Stmt:
     """A barrier of all threads of the block."""
     return S.Evaluate(ir.Call(tile_op(BARRIER), [], ret_ty="void"), span)
+
+
+def barrier_of_groups(buffer: ir.Var, threads: int, span: Any = None) -> S.Stmt:
+    """A barrier of every `threads` neighbours among themselves.
+
+    It is for a shared tile of which each of these groups touches a part of its own.
+    """
+    place = tirx.address_of(tirx.BufferLoad(buffer, [tirx.IntImm("int32", 0)] * len(buffer.shape)))
+    return S.Evaluate(ir.Call(tile_op(BARRIER), [place], attrs={GROUP: threads}, ret_ty="void"), span)
+
+
+def group_of_barrier(stmt: S.Stmt) -> int | None:
+    """How many neighbours meet at a barrier; `None` for one of the whole block."""
+    return int(stmt.value.attrs[GROUP]) if is_barrier(stmt) and stmt.value.args else None
 
 
 class _Placer:
@@ -188,6 +220,9 @@ class _Placer:
         return visit.sequence([*prefix, region], stmt.span), before | Touched(beside={group: self._touched(stmt)})
 
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
+        if group_of_barrier(stmt) is not None:
+            (tile,) = visit.collect(stmt, ir.TensorLoad)
+            return stmt, before.passed_by(tile.source)
         if is_barrier(stmt):
             return stmt, before.passed()
         pieces = _left_in_flight(stmt)
@@ -218,10 +253,10 @@ class _Placer:
             then, after = self.stmt(stmt.then_case, before)
             otherwise, other = (None, before) if stmt.else_case is None else self.stmt(stmt.else_case, before)
             return visit.sequence([*prefix, S.IfThenElse(stmt.condition, then, otherwise, stmt.span)]), after | other
-        body, after, count = self._iterated(stmt.body, before, condition)
+        body, after, count = self._iterated(stmt, before, condition)
         if count and before.conflicts(self._touched(stmt)):
             passed = before.passed() | condition
-            clean, clean_after, fewer = self._iterated(stmt.body, passed, condition)
+            clean, clean_after, fewer = self._iterated(stmt, passed, condition)
             if fewer < count:
                 # One barrier before the loop is cheaper than one in each of its iterations.
                 prefix.append(barrier(stmt.span))
@@ -232,12 +267,14 @@ class _Placer:
         )
         return visit.sequence([*prefix, looped], stmt.span), before | after
 
-    def _iterated(self, body: S.Stmt, before: Touched, condition: Touched) -> tuple[S.Stmt, Touched, int]:
+    def _iterated(self, loop: Any, before: Touched, condition: Touched) -> tuple[S.Stmt, Touched, int]:
         """A loop's body, what is touched after it, and its barriers: what an iteration leaves meets the next one."""
         counted = self.count
-        _first, end = self.stmt(body, before)
+        _first, end = self.stmt(loop.body, before)
         self.count = counted
-        body, after = self.stmt(body, before | end | condition)
+        if isinstance(loop, S.For) and UNORDERED in loop.annotations:
+            end = end.within_a_block()
+        body, after = self.stmt(loop.body, before | end | condition)
         count, self.count = self.count - counted, counted
         return body, after, count
 

@@ -47,19 +47,25 @@ def _renumbered(launch: launch_ir.Launch, panel: int, order: str) -> launch_ir.L
     sizes = launch.cluster_dims[:2]
     across, down = (_over(extent, size) for extent, size in zip(launch.grid_extents[:2], sizes, strict=True))
     number = _over(fresh[0], sizes[0]) + _over(fresh[1], sizes[1]) * across
-    first, second, tall, wide = (1, 0, down, across) if order == "row" else (0, 1, across, down)
-    rows = max(1, panel // sizes[first])
-    strip = wide * rows
-    index = tirx.floordiv(number, strip)
-    within = tirx.floormod(number, strip)
-    height = tirx.min(_like(rows, tall), tall - index * rows)
-    places = {first: index * rows + tirx.floormod(within, height), second: tirx.floordiv(within, height)}
+    places = panels(number, (across, down), max(1, panel // sizes[1 if order == "row" else 0]), order)
     binds: list[S.Stmt] = [
         S.Bind(launch.grid_vars[axis], _within(place, fresh[axis], sizes[axis]), launch.span)
-        for axis, place in places.items()
+        for axis, place in enumerate(places)
     ]
     rest = [S.Bind(var, raw, launch.span) for var, raw in zip(launch.grid_vars[2:], fresh[2:], strict=True)]
     return replace(launch, grid_vars=fresh, body=visit.sequence([*binds, *rest, launch.body], launch.span))
+
+
+def panels(number: ir.Expr, extents: tuple[ir.Expr, ir.Expr], lines: int, order: str) -> tuple[ir.Expr, ir.Expr]:
+    """The indices along x and y of block `number` of a grid that is walked in panels of `lines` rows or columns."""
+    across, down = extents
+    tall, wide = (down, across) if order == "row" else (across, down)
+    strip = wide * lines
+    index = tirx.floordiv(number, strip)
+    within = tirx.floormod(number, strip)
+    height = tirx.min(_like(lines, tall), tall - index * lines)
+    along, beside = tirx.floordiv(within, height), index * lines + tirx.floormod(within, height)
+    return (along, beside) if order == "row" else (beside, along)
 
 
 def _over(value: ir.Expr, size: int) -> ir.Expr:

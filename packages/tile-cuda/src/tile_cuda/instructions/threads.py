@@ -37,6 +37,14 @@ def elect() -> ir.Expr:
     return instruction("elect", result="bool")
 
 
+def opaque(value: ir.Expr) -> ir.Expr:
+    """The same int32, of which compilers know nothing: what follows from it is computed behind here, not before.
+
+    In a long loop they would keep every address that follows from the thread's number in a register of its own.
+    """
+    return instruction("opaque", value, result="int32")
+
+
 _ELECT = """unsigned elected;
   asm volatile("{\\n.reg .pred p;\\nelect.sync _|p, 0xffffffff;\\nselp.u32 %0, 1, 0, p;\\n}" : "=r"(elected));
   return elected != 0;"""
@@ -56,11 +64,19 @@ SNIPPETS = {
         template="int count, bool increase",
         needs=(),
     ),
+    "tile_opaque": device_function(
+        "tile_opaque",
+        "int value",
+        'asm volatile("" : "+r"(value));\n  return value;',
+        "return value;",
+        result="int",
+        needs=(),
+    ),
     "tile_elect": device_function("tile_elect", "", _ELECT, "return cuda_async::elect();", result="bool", needs=()),
 }
 
 # The functions of the barriers are in `exchanges.py`.
 CALLS = {
-    **{f"cuda.{name}": function(name) for name in ("barrier_sync", "barrier_arrive", "elect")},
+    **{f"cuda.{name}": function(name) for name in ("barrier_sync", "barrier_arrive", "elect", "opaque")},
     "cuda.set_max_registers": function("set_max_registers", "0", "increase"),
 }

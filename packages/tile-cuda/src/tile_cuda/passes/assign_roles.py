@@ -22,7 +22,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.passes.base import PassContext
-from tile_core.passes.insert_barriers import barrier, is_barrier
+from tile_core.passes.insert_barriers import barrier, group_of_barrier, is_barrier
 from tile_core.passes.nests import FOREIGN, is_foreign
 from tile_core.passes.plan_shared_memory import ASYNCHRONOUS, size_in_bytes
 from tile_core.passes.thread_scope import int32
@@ -102,7 +102,7 @@ def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) 
     parts = list(launch.body.seq) if isinstance(launch.body, S.SeqStmt) else [launch.body]
     programs = [part for part in parts if is_foreign(part) and regions.constant(part.value) == 1]
     if not programs:
-        return replace(launch, body=_plain(launch.body))
+        return replace(launch, body=_with_groups(_plain(launch.body), launch.thread_vars[0]))
     (producer,) = programs
     own = visit.sequence([part for part in parts if not part.same_as(producer)], launch.span)
     allocations = [alloc for alloc in visit.collect(own, S.AllocBuffer) if ASYNCHRONOUS in alloc.annotations]
@@ -119,7 +119,7 @@ def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) 
             meeting,
             S.IfThenElse(
                 E.LT(thread, int32(threads)),
-                _consuming(_plain(own), threads, registers.get(threads)),
+                _consuming(_with_groups(_plain(own), thread), threads, registers.get(threads)),
                 copying,
                 launch.span,
             ),
@@ -138,6 +138,20 @@ def _plain(stmt: S.Stmt) -> S.Stmt:
         return mutator.mutate(node.body) if node.attr_key == FOREIGN else mutator.default_mutate(node)
 
     return visit.mutate(stmt, (S.AttrStmt, attribute))
+
+
+def _with_groups(stmt: S.Stmt, thread: ir.Var) -> S.Stmt:
+    """With barriers of neighbours as what they are: each group has one of its own."""
+
+    def evaluate(node: S.Evaluate, _mutator: Any) -> S.Stmt:
+        count = group_of_barrier(node)
+        if count is None:
+            return node
+        return S.Evaluate(
+            barrier_sync(tirx.floordiv(thread, int32(count)) + (OWN_BARRIER + 1), int32(count)), node.span
+        )
+
+    return visit.mutate(stmt, (S.Evaluate, evaluate))
 
 
 def _initialised(allocations: list[S.AllocBuffer], threads: int) -> S.Stmt:
@@ -159,7 +173,7 @@ def _consuming(own: S.Stmt, threads: int, registers: tuple[int, int] | None) -> 
         return visit.sequence([]) if ASYNCHRONOUS in node.annotations else node
 
     def evaluate(node: S.Evaluate, _mutator: Any) -> S.Stmt:
-        if not is_barrier(node):
+        if not is_barrier(node) or group_of_barrier(node) is not None:
             return node
         return S.Evaluate(barrier_sync(int32(OWN_BARRIER), int32(threads)), node.span)
 

@@ -4,7 +4,8 @@ Barriers go to shared memory that is theirs for the whole kernel; one thread ini
 What every thread does, arriving and waiting, stays where it is. A tensor copy is issued by the first thread of those
 that come by, its tensor described on the host; those that use its tile themselves meet before it is filled again.
 Before a store, what the threads have written is fenced off for the engine; after a wait for stores, their tiles may be
-written again by any of them.
+written again by any of them. Before an arrival stands a fence where threads load from tiles that the engine fills: what
+they have loaded is theirs before another tile comes.
 
 Runs on tile ops, before anything is divided among threads. Where a launch has such ops, `specialize_warps` leaves it.
 """
@@ -29,7 +30,15 @@ from tile_core.ir.ops import tile_op
 from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.layouts.swizzle import SwizzledTile
-from tile_core.ops.asynchronous import ARRIVALS, ASYNCHRONOUS_OPS, BARRIER, BULK_LOAD, CLUSTER_BARRIER, itemsize
+from tile_core.ops.asynchronous import (
+    ARRIVALS,
+    ASYNCHRONOUS_OPS,
+    BARRIER,
+    BULK_LOAD,
+    BULK_SEND,
+    CLUSTER_BARRIER,
+    itemsize,
+)
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.collective import ThreadConditions
 from tile_core.ops.threads import THREAD_PREFIX, called, is_instruction
@@ -55,10 +64,11 @@ from tile_cuda.instructions.threads import set_max_registers
 from tile_cuda.instructions.tma import send, tma_load, tma_load_multicast, tma_store, tma_store_commit, tma_store_wait
 from tile_cuda.matrix.tcgen05 import WARP, is_issuer
 from tile_cuda.passes.box_copies import Boxes, boxes
-from tile_cuda.passes.matrix_tiles import matrix_tiles
+from tile_cuda.passes.matrix_tiles import matrix_tiles, products_beside_threads
 
 BARRIERS = (BARRIER, CLUSTER_BARRIER)
 NAMES = frozenset(op.name for op in ASYNCHRONOUS_OPS)
+FILLING = (BULK_LOAD.name, BULK_SEND.name)
 BOX_LOADS = ("cuda.tma_load", "cuda.tma_load_2sm", "cuda.tma_gather4")
 
 
@@ -112,6 +122,8 @@ class _Lowerer:
         self._is_divergent = False
         self._regions = thread_groups.regions_in(launch.body)
         self._users = _used(launch.body)
+        products = products_beside_threads(launch, units, context.capabilities)
+        self._loaded_by_threads = _loaded_by_threads(launch.body, products)
         x, y, z = launch.thread_vars
         nx, ny, _nz = launch.threads
         self._thread: ir.Expr = x if launch.threads[1:] == (1, 1) else (z * ny + y) * nx + x
@@ -245,10 +257,16 @@ class _Lowerer:
         ]
         return self._after_users(call, self._by_one(call, announced, self._by_mask(mask, shared, copies, call)))
 
+    def have_read(self) -> list[ir.Expr]:
+        """What a thread does before it says that it has read tiles."""
+        return [fence_async()] if self._loaded_by_threads else []
+
     def _after_users(self, call: OpCall, load: S.Stmt) -> S.Stmt:
         """A load into a tile that the threads which come by use themselves: they are done with it first."""
-        uses = call.region("dst").source in self._users
-        return visit.sequence([*(self._meeting(call) if uses else []), load], call.span)
+        tile = call.region("dst").source
+        fence = [_foreign(_do(fence_async(), call.span))] if tile in self._loaded_by_threads else []
+        before = [*fence, *self._meeting(call)] if tile in self._users else []
+        return visit.sequence([*before, load], call.span)
 
     def _by_mask(self, mask: int, shared: list[ir.Expr], own: list[ir.Expr], call: OpCall) -> S.Stmt:
         """The first block of the mask loads for all of it, blocks outside of it load for themselves."""
@@ -333,6 +351,25 @@ class _Lowerer:
         return var
 
 
+def _loaded_by_threads(body: S.Stmt, products: Sequence[S.Stmt]) -> frozenset[ir.Var]:
+    """The tiles that copies beside the threads fill, and that statements other than `products` use."""
+    from tile_core.ops import OPS
+
+    filled: set[ir.Var] = set()
+
+    def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
+        if op_name(stmt) in FILLING:
+            filled.add(view(stmt, OPS).region("dst").source)
+        elif is_instruction(stmt) and called(stmt) in BOX_LOADS:
+            filled.update(load.source for load in visit.collect(stmt.value.args[0], ir.TensorLoad))
+        elif not any(stmt.same_as(product) for product in products):
+            return stmt
+        return _nothing(stmt)
+
+    others = visit.mutate(body, (S.Evaluate, evaluate), (S.AllocBuffer, lambda stmt, _mutator: _nothing(stmt)))
+    return frozenset(filled.intersection(visit.collect(others, ir.Var)))
+
+
 def _used(body: S.Stmt) -> frozenset[ir.Var]:
     """The buffers that statements under `body` read or write otherwise than by loading them."""
     loads = [stmt for stmt in visit.collect(body, S.Evaluate) if op_name(stmt) == BULK_LOAD.name]
@@ -375,9 +412,12 @@ def _each(make: Callable[[_Lowerer, OpCall], list[ir.Expr]]) -> Callable[[_Lower
 
 
 _LOWERINGS: dict[str, Callable[[_Lowerer, OpCall], S.Stmt]] = {
-    "tile.barrier_arrive": _each(lambda lowerer, call: [mbarrier_arrive(lowerer.barrier(call))]),
+    "tile.barrier_arrive": _each(lambda lowerer, call: [*lowerer.have_read(), mbarrier_arrive(lowerer.barrier(call))]),
     "tile.barrier_arrive_at": _each(
-        lambda lowerer, call: [mbarrier_arrive_remote(lowerer.barrier(call), call.args["block"])]
+        lambda lowerer, call: [
+            *lowerer.have_read(),
+            mbarrier_arrive_remote(lowerer.barrier(call), call.args["block"]),
+        ]
     ),
     "tile.barrier_expect": _each(lambda lowerer, call: [mbarrier_announce(lowerer.barrier(call), call.args["count"])]),
     "tile.barrier_wait": _each(lambda lowerer, call: [mbarrier_wait(lowerer.barrier(call), call.args["parity"])]),

@@ -20,6 +20,8 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import op_name, view
 from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
 
+TURNS = "tile.walk.turns"
+"""Annotation of the loop over the tiles of a block that walks over them (`walk_tiles.py`)."""
 STAGE_BYTES = 128
 """What a box begins at in shared memory: PTX ISA, "cp.async.bulk.tensor"."""
 STAGED = frozenset({"tile.copy", "tile.gemm", "tile.gemm_sp", "tile.atomic", "tile.print"})
@@ -87,10 +89,15 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Preload:
-    """A copy that stands before the loops and is made once."""
+    """A copy that stands before the loops and is made once, or once a turn; `last` is the last statement to read it.
+
+    `turn` counts the turns of a block that walks over tiles.
+    """
 
     stmt: S.Stmt
     copy: TensorCopy
+    last: S.Stmt
+    turn: ir.Var | None = None
 
 
 def statements_of(loop: S.For) -> list[S.Stmt]:
@@ -172,9 +179,12 @@ def written(launch: launch_ir.Launch, roots: Mapping[ir.Var, ir.Var]) -> frozens
 def find_preloads(
     launch: launch_ir.Launch, parameters: frozenset[ir.Var], tiles: Mapping[ir.Var, SwizzledTile], suits: Suits = fits
 ) -> list[Preload]:
-    """The copies at the block's level into tiles that nothing else writes."""
-    statements = list(launch.body.seq) if isinstance(launch.body, S.SeqStmt) else [launch.body]
-    viewed_tiles = _viewed(launch.body)
+    """The copies at the block's level, or that of its turns, into tiles that nothing else writes."""
+    body, turn = launch.body, None
+    if isinstance(body, S.For) and TURNS in body.annotations:
+        body, turn = body.body, body.loop_var
+    statements = list(body.seq) if isinstance(body, S.SeqStmt) else [body]
+    viewed_tiles = _viewed(body)
     found = []
     for position, stmt in enumerate(statements):
         copy = tensor_copy(stmt, parameters)
@@ -183,7 +193,7 @@ def find_preloads(
         copy = replace(copy, tile=tiles.get(copy.target))
         others = [at for at in range(len(statements)) if at != position and copy.target in touched(statements[at])]
         if others and others[0] > position and suits(copy) and _is_only_read(copy, statements, others):
-            found.append(Preload(stmt, copy))
+            found.append(Preload(stmt, copy, statements[others[-1]], turn))
     return found
 
 

@@ -93,31 +93,57 @@ def ring_of(pipeline: Pipeline, number: int) -> Ring:
 
 @dataclass(frozen=True)
 class Arrival:
-    """The barrier at which a tile that is filled once has arrived."""
+    """The barriers of a tile that is filled once, or once a turn: when it is there, and when all have read it.
+
+    Only a tile that is filled again has the second.
+    """
 
     preload: Preload
     full: ir.Var
+    empty: ir.Var | None
+
+    @property
+    def phase(self) -> ir.Expr:
+        """The phase of this turn."""
+        turn = self.preload.turn
+        return int32(0) if turn is None else tirx.floormod(turn, int32(2))
 
     def allocations(self) -> list[S.Stmt]:
-        """The tile and its barrier."""
-        tile = S.AllocBuffer(self.preload.copy.target, {ASYNCHRONOUS: ONCE})
-        return [tile, S.AllocBuffer(self.full, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "full"})]
+        """The tile and its barriers."""
+        kind = ONCE if self.empty is None else ALWAYS
+        found: list[S.Stmt] = [S.AllocBuffer(self.preload.copy.target, {ASYNCHRONOUS: kind})]
+        found.append(S.AllocBuffer(self.full, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "full"}))
+        if self.empty is not None:
+            found.append(S.AllocBuffer(self.empty, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "empty"}))
+        return found
 
     def wait(self) -> S.Stmt:
         """What the block does in place of the copy."""
-        return foreign(mbarrier_wait(barrier_at(self.full, int32(0)), int32(0)))
+        return foreign(mbarrier_wait(barrier_at(self.full, int32(0)), self.phase))
+
+    def release(self, thread: ir.Var) -> list[S.Stmt]:
+        """What the block does once it has read the tile."""
+        if self.empty is None:
+            return []
+        return [*_have_read(), _arrival_of_a_warp(barrier_at(self.empty, int32(0)), thread)]
 
     def load(self, maps: Mapping[ir.Var, ir.Var]) -> S.Stmt:
         """What the copying thread does in place of the copy."""
         copy, full = self.preload.copy, barrier_at(self.full, int32(0))
-        expected = S.Evaluate(mbarrier_expect(full, int32(copy.bytes)))
-        return visit.sequence([expected, *_loads(copy, copy.target, [], maps[copy.target], full)])
+        stmts: list[S.Stmt] = []
+        if self.empty is not None:
+            stmts.append(S.Evaluate(mbarrier_wait(barrier_at(self.empty, int32(0)), E.Sub(int32(1), self.phase))))
+        stmts.append(S.Evaluate(mbarrier_expect(full, int32(copy.bytes))))
+        return visit.sequence([*stmts, *_loads(copy, copy.target, [], maps[copy.target], full)])
 
 
 def arrival_of(preload: Preload) -> Arrival:
-    """A fresh barrier."""
-    name = f"{preload.copy.target.name}_full"
-    return Arrival(preload, tirx.decl_buffer((1,), "uint64", name, scope=regions.SHARED[0]))
+    """Fresh barriers."""
+
+    def barrier(word: str) -> ir.Var:
+        return tirx.decl_buffer((1,), "uint64", f"{preload.copy.target.name}_{word}", scope=regions.SHARED[0])
+
+    return Arrival(preload, barrier("full"), None if preload.turn is None else barrier("empty"))
 
 
 def _shared_loads(

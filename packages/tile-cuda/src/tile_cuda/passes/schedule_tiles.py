@@ -36,6 +36,7 @@ from tile_core.passes.rasterize_blocks import KEY as SWIZZLE
 from tile_core.passes.thread_scope import int32
 from tile_cuda.passes.pipelines import Pipeline, statements_of
 from tile_cuda.passes.sharing import Cluster, around, decides, divides
+from tile_cuda.passes.walk_tiles import TOGETHER, placed
 
 OPTION = "tile.persistent"
 TURNS = "tile.turns"
@@ -213,6 +214,8 @@ class ScheduleTiles:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
+            if TOGETHER in launch.options:
+                return placed(launch).to_stmt()
             return _scheduled(launch).to_stmt() if _OPTIONS[0] in launch.options else loop
 
         return func.with_body(visit.mutate(func.body, (S.For, place)), func.span)

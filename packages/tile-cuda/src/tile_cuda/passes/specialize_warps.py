@@ -45,6 +45,7 @@ from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.lower_asynchrony import is_scheduled
 from tile_cuda.passes.operand_sources import operand_sources
 from tile_cuda.passes.pipelines import (
+    TURNS,
     Pipeline,
     find_pipelines,
     find_preloads,
@@ -64,9 +65,11 @@ from tile_cuda.passes.ring import (
 )
 from tile_cuda.passes.schedule_tiles import OPTION as PERSISTENT
 from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, fills_a_multiprocessor, turns_around
+from tile_cuda.passes.schedule_tiles import TURNS as SCHEDULED
 from tile_cuda.passes.sharing import Cluster, cluster_of
 from tile_cuda.passes.tensor_copies import TensorCopy, address, begins_at_unit, fits, never_fits, touched
 from tile_cuda.passes.void_products import void_at_first
+from tile_cuda.passes.walk_tiles import Walk, choose_walk, varies, walked
 
 OPTION = "tile.specialize_warps"
 WARP, WARPGROUP = 32, 128
@@ -77,7 +80,7 @@ MOST_THREADS = 384
 class SpecializeWarps:
     """`tile.specialize_warps` (default true) switches it off.
 
-    `tile.persistent` is the number of blocks that walk over the tiles of a product; true is as many as fill the device,
+    `tile.persistent` is how many blocks walk over tiles at a time; true is as many as fill the device, where that pays,
     false keeps one block a tile.
 
     Raises:
@@ -147,12 +150,8 @@ class _Specializer:
         if is_scheduled(self._original.body) or not is_plain(self._original) or not self._has_copies():
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
-        schedule = self._schedule(launch)
-        cluster = cluster_of(launch) if schedule is None else schedule.cluster(launch)
-        if schedule is not None:
-            launch = self._take(turns_around(launch, schedule))
-        turn = None if schedule is None else launch.body.loop_var
-        pipelines = [_shared(replace(pipeline, turn=turn), launch, cluster) for pipeline in self._pipelines(launch)]
+        launch, cluster, walkers = self._repeated(launch)
+        pipelines = [_shared(_turned(pipeline, launch), launch, cluster) for pipeline in self._pipelines(launch)]
         preloads = find_preloads(launch, self._parameters, self._tiles(launch), self._suits)
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
         arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
@@ -170,8 +169,7 @@ class _Specializer:
         )
         if producer is None:
             return None
-        if schedule is not None:
-            self._context.report["persistent_blocks"].append(PAIR * schedule.clusters)
+        self._context.report["persistent_blocks"] += walkers
         shared = [str(copy.target.name) for copy in copies if copy.parts > 1]
         self._context.report["shared_by_clusters"] += shared
         for pipeline, ring in zip(pipelines, staged, strict=True):
@@ -199,6 +197,16 @@ class _Specializer:
         body = visit.sequence([*aligned, *head, consumer, foreign], launch.span)
         return self._versions(replace(launch, body=body), copies, others, maps)
 
+    def _repeated(self, launch: launch_ir.Launch) -> tuple[launch_ir.Launch, Cluster | None, list[int]]:
+        """The launch with its body in a loop where few blocks walk over its tiles, its cluster, and how many walk."""
+        schedule = self._schedule(launch)
+        if schedule is not None:
+            pair = schedule.cluster(launch)
+            return self._take(turns_around(launch, schedule)), pair, [PAIR * schedule.clusters]
+        cluster = cluster_of(launch)
+        walk = self._walk(launch) if cluster is None else None
+        return (launch, cluster, []) if walk is None else (self._take(walked(launch, walk)), None, [walk.blocks])
+
     def _schedule(self, launch: launch_ir.Launch) -> Schedule | None:
         """How few blocks walk over the tiles of a launch."""
         option = self._context.options.get(PERSISTENT, True)
@@ -213,6 +221,16 @@ class _Specializer:
         if not fills_a_multiprocessor(launch, pipelines, facts):
             return None
         return choose(launch, pipelines, self._overlaps, int(facts.fact("multiprocessors")))
+
+    def _walk(self, launch: launch_ir.Launch) -> Walk | None:
+        """How few blocks walk over tiles that may differ in length."""
+        option, facts = self._context.options.get(PERSISTENT, True), self._context.capabilities
+        pipelines, room = self._pipelines(launch), int(facts.shared_bytes or 0)
+        if option is not True:
+            return choose_walk(launch, pipelines, self._overlaps, int(option), room)
+        if not fills_a_multiprocessor(launch, pipelines, facts):
+            return None
+        return choose_walk(launch, pipelines, self._overlaps, int(facts.fact("multiprocessors")), room)
 
     def _has_copies(self) -> bool:
         """Whether there are copies to make ahead, and the host may find that their tensors suit the accelerator."""
@@ -267,6 +285,8 @@ class _Specializer:
             for part in node.seq:
                 waits = [arrival.wait() for arrival in arrived.values() if part.same_as(arrival.preload.stmt)]
                 stmts += waits or [mutator.mutate(part)]
+                for arrival in arrived.values():
+                    stmts += arrival.release(thread) if part.same_as(arrival.preload.last) else []
             return visit.sequence(stmts, node.span)
 
         return visit.mutate(launch.body, (S.For, loop), (S.AllocBuffer, allocate), (S.SeqStmt, sequence))
@@ -298,6 +318,14 @@ class _Specializer:
         fast = visit.sequence([*binds, launch.to_stmt()], launch.span)
         spare = replace(self._original, is_spare=True)
         return S.IfThenElse(reduce(E.And, tests), fast, spare.to_stmt(), launch.span)
+
+
+def _turned(pipeline: Pipeline, launch: launch_ir.Launch) -> Pipeline:
+    """The pipeline with the turn that repeats it, where all turns are equally long."""
+    body = launch.body
+    is_turn = isinstance(body, S.For) and any(key in body.annotations for key in (SCHEDULED, TURNS))
+    repeats = is_turn and pipeline.is_repeated and not varies(launch, pipeline.loop)
+    return replace(pipeline, turn=body.loop_var if repeats else None)
 
 
 def _load(arrival: Arrival, maps: Mapping[ir.Var, ir.Var], _stmt: S.Stmt) -> S.Stmt:

@@ -30,8 +30,9 @@ from tile_core.layouts.swizzle import SwizzledTile, swizzled
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import Tile, parallel
 from tile_core.ops.copy import is_by_threads
+from tile_core.ops.gemm import sizes
 from tile_core.passes.base import PassContext
-from tile_core.passes.insert_barriers import barrier
+from tile_core.passes.insert_barriers import barrier, barrier_of_groups
 from tile_core.passes.matrix import STORE, MatrixUnits, Multiplier
 from tile_core.passes.nests import FOREIGN, NOTED, is_foreign
 from tile_core.passes.plan_shared_memory import ALIGNMENT as PLACE
@@ -42,6 +43,7 @@ from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tma import tma_store, tma_store_commit, tma_store_wait
 from tile_cuda.matrix.store import FIRST_COLUMN
 from tile_cuda.matrix.tcgen05 import in_tensor_memory
+from tile_cuda.matrix.wgmma import ROWS, WARPGROUP, WarpgroupProduct
 from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store, touched
 
@@ -123,14 +125,23 @@ class _Stager:
     def _free_bytes(self) -> int:
         """Shared memory that nothing else may need at the end of the kernel, when rings are free."""
         tiles = (alloc.buffer for alloc in visit.collect(self._launch.body, S.AllocBuffer))
-        shared = [tile for tile in tiles if regions.scope(tile) in regions.SHARED and tile not in self._once]
-        used = sum(map(_room_of, shared))
+        shared = [tile for tile in tiles if regions.scope(tile) in regions.SHARED]
+        self._has_gaps = any(size_in_bytes(tile) >= ALIGNMENT and size_in_bytes(tile) % ALIGNMENT for tile in shared)
+        used = sum(self._room_of(tile) for tile in shared if tile not in self._once)
         return int(self._context.capabilities.shared_bytes or 0) - used
 
     def _room_here(self) -> int:
         """The same where the program stands: rings are in use until the last loop that reads them is done."""
-        rings = 0 if self._is_behind else sum(map(_room_of, self._once))
-        return self._room - rings - (ALIGNMENT - PLACE)
+        rings = 0 if self._is_behind else sum(map(self._room_of, self._once))
+        return self._room - rings - (ALIGNMENT - PLACE if self._has_gaps else 0)
+
+    def _room_of(self, tile: ir.Var) -> int:
+        """Bytes of a tile and of the gap before it, at most. The largest tiles lie first.
+
+        Between tiles that are all multiples of what they begin at there are no gaps.
+        """
+        alignment = max(PLACE, int(tile.ty.data_alignment)) if self._has_gaps else PLACE
+        return -(-size_in_bytes(tile) // PLACE) * PLACE + alignment - PLACE
 
     def _copy(self, call: OpCall, held: set[ir.Var]) -> S.Stmt | None:
         src, dst = call.region("src"), call.region("dst")
@@ -171,6 +182,9 @@ class _Stager:
             self._room -= size
         leaves = _Exit(self._launch, call, part, len(buffers), repeated=self._depth > 0)
         boxed = self._boxed(leaves.call(0, buffers[0]), part)
+        if boxed is not None and count == 1 and self._depth and self._is_dealt_by_rows(call.region("src").source):
+            leaves.group = WARPGROUP
+            boxed = replace(boxed, rows=ROWS)
         if boxed is not None:
             self._maps.append(S.Bind(leaves.tensor, boxed.map(), call.span))
             self._ends += leaves.end()
@@ -184,8 +198,18 @@ class _Stager:
                 stmts += [filled, leaves.call(number, buffer).to_stmt()]
             else:
                 copy = replace(boxed, call=call, source=leaves.call(number, buffer).region("dst"), target=buffer)
-                stmts += [*leaves.before(number), filled, *leaves.by_boxes(copy, last=number == count - 1)]
+                stmts += [*leaves.before(number, buffer), filled, *leaves.by_boxes(copy, last=number == count - 1)]
         return visit.sequence(stmts, call.span)
+
+    def _is_dealt_by_rows(self, fragment: ir.Var) -> bool:
+        """Whether each of several warpgroups holds as many rows of a result as one instruction has, of its own."""
+        products = (self._multiplier.of(call, self._elsewhere) for call in self._calls("tile.gemm"))
+        makers = [product for product in products if product is not None and product.held[0].buffer.same_as(fragment)]
+        groups = prod(self._launch.threads) // WARPGROUP
+        return groups > 1 and all(
+            isinstance(maker, WarpgroupProduct) and maker.down == groups and sizes(maker.call)[0] == ROWS * groups
+            for maker in makers
+        )
 
     def _buffer(self, tensor: ir.Var, tile: SwizzledTile) -> ir.Var:
         shape, scope = (tile.rows, tile.columns), regions.SHARED[0]
@@ -205,12 +229,6 @@ class _Stager:
         return copy if is_alone else None
 
 
-def _room_of(tile: ir.Var) -> int:
-    """Bytes of a tile and of the gap before it, at most."""
-    alignment = max(PLACE, int(tile.ty.data_alignment))
-    return -(-size_in_bytes(tile) // PLACE) * PLACE + alignment - PLACE
-
-
 def _before_other_programs(stmts: list[S.Stmt], ends: list[S.Stmt]) -> list[S.Stmt]:
     """The block's program with its ends; the copying thread's program stays last."""
     at = next(
@@ -220,14 +238,26 @@ def _before_other_programs(stmts: list[S.Stmt], ends: list[S.Stmt]) -> list[S.St
 
 
 class _Exit:
-    """How the parts of a result leave: by the copy engine where the tensor is known to suit it, else by all threads."""
+    """How the parts of a result leave: by the copy engine where the tensor is known to suit it, else by all threads.
+
+    `group` neighbours have rows of their own, and wait for nobody else: those of a box.
+    """
 
     def __init__(
         self, launch: launch_ir.Launch, call: OpCall, part: SwizzledTile, buffers: int, *, repeated: bool
     ) -> None:
         self._call, self._part, self._buffers, self._repeated = call, part, buffers, repeated
-        self._first = E.EQ(launch.thread_vars[0], int32(0))
+        self._thread, self._threads = launch.thread_vars[0], prod(launch.threads)
+        self.group = self._threads
         self.tensor = named(f"{call.region('dst').source.name}_map")
+
+    @property
+    def _first(self) -> ir.Expr:
+        return E.EQ(tirx.floormod(self._thread, int32(self.group)), int32(0))
+
+    def _meeting(self, tile: ir.Var) -> S.Stmt:
+        is_whole = self.group == self._threads
+        return barrier(self._call.span) if is_whole else barrier_of_groups(tile, self.group, self._call.span)
 
     def call(self, number: int, buffer: ir.Var) -> OpCall:
         """The copy of a part from its tile."""
@@ -242,36 +272,37 @@ class _Exit:
         }
         return replace(self._call, args=args)
 
-    def before(self, number: int) -> list[S.Stmt]:
+    def before(self, number: int, tile: ir.Var) -> list[S.Stmt]:
         """Wait until the tile that a part goes to is free.
 
         Nothing orders stores to one place but that the earlier has written; parts of one result are different places.
         """
         if number >= self._buffers:
-            return self._waited(self._buffers - 1, read=True)
-        return self._waited(0, read=False) if self._repeated and number == 0 else []
+            return self._waited(self._buffers - 1, tile, read=True)
+        return self._waited(0, tile, read=False) if self._repeated and number == 0 else []
 
     def by_boxes(self, copy: TensorCopy, *, last: bool) -> list[S.Stmt]:
         """The copy of a part by the engine."""
         stores: list[S.Stmt] = []
+        row = tirx.floordiv(self._thread, int32(self.group)) * copy.rows if self.group < self._threads else int32(0)
         for strip in range(copy.strips):
-            place = tirx.address_of(tirx.BufferLoad(copy.target, [int32(0), int32(strip * copy.strip)]))
-            stores.append(S.Evaluate(tma_store(self.tensor, place, *copy.coordinates(strip)), self._call.span))
+            place = tirx.address_of(tirx.BufferLoad(copy.target, [row, int32(strip * copy.strip)]))
+            stores.append(S.Evaluate(tma_store(self.tensor, place, *copy.coordinates(strip, row)), self._call.span))
         stores.append(S.Evaluate(tma_store_commit()))
         if last and not self._repeated:
             stores.append(S.Evaluate(tma_store_wait(0, read=True)))
         by_one = S.IfThenElse(self._first, visit.sequence(stores), None)
         noted = S.AttrStmt(int32(0), FOREIGN, int32(NOTED), by_one)
-        return [_of_threads(S.Evaluate(fence_async())), barrier(self._call.span), noted]
+        return [_of_threads(S.Evaluate(fence_async())), self._meeting(copy.target), noted]
 
     def end(self) -> list[S.Stmt]:
         """No block ends before its tiles are read."""
         wait = S.IfThenElse(self._first, S.Evaluate(tma_store_wait(0, read=True)), None)
         return [_of_threads(wait)] if self._repeated else []
 
-    def _waited(self, pending: int, *, read: bool) -> list[S.Stmt]:
+    def _waited(self, pending: int, tile: ir.Var, *, read: bool) -> list[S.Stmt]:
         wait = S.IfThenElse(self._first, S.Evaluate(tma_store_wait(pending, read=read)), None)
-        return [_of_threads(wait), barrier(self._call.span)]
+        return [_of_threads(wait), self._meeting(tile)]
 
 
 def _of_threads(*stmts: S.Stmt) -> S.Stmt:

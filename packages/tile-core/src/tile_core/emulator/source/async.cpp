@@ -439,6 +439,12 @@ bool is_checked() { return running_launch().checked != 0; }
 
 bool has_seen_end(unsigned unit, uint32_t time) { return has_seen(kMaxThreads + engine_of(Unit::kInstruction, unit), time); }
 
+bool is_of_threads(unsigned engine) {
+  for (const auto& made : engine_numbers)
+    if (made.second == engine) return made.first.first == static_cast<unsigned>(Unit::kThread);
+  return false;
+}
+
 const char* engine_name(unsigned engine) {
   for (const auto& made : engine_numbers)
     if (made.second == engine && made.first.first == static_cast<unsigned>(Unit::kInstruction))

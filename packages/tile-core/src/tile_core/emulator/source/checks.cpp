@@ -156,14 +156,21 @@ bool is_fenced(const Mark& mark) {
   return mark.clock < order.fenced_all || (thread < order.fenced.size() && mark.clock < order.fenced[thread]);
 }
 
-[[noreturn]] void unfenced(const Access& access, const Mark& mark) {
+[[noreturn]] void unfenced(const Access& access, const Mark& mark, const char* did) {
   Text text;
   add_subject(text, access);
   text.add(", which ");
   add_thread(text, thread_of(mark));
-  text.add(" wrote").add_place(sites, mark.site & ~kAtomicBit);
+  text.add(" %s", did).add_place(sites, mark.site & ~kAtomicBit);
   text.add(": no fence for asynchronous accesses is between them");
   fail(Fault::kFence, access.site, text);
+}
+
+// An engine overwrites what threads have read: their loads may be under way still when they say that they have read.
+void expect_fenced(const Cell& cell, const Access& access) {
+  for (const Mark& read : cell.reads)
+    if (read.clock >= block_start && !is_copy(read) && !is_of_cluster(read) && !is_concurrent(read) && !is_fenced(read))
+      unfenced(access, read, "reads");
 }
 
 void note_read(Cell& cell, const Mark& mark) {
@@ -366,14 +373,16 @@ void touch_by_copy(const void* place, unsigned bytes, Use use, const Spot& spot,
   const bool shared = is_shared(first);
   const uint16_t site = static_cast<uint16_t>(spot.site) | (is_atomic(use) ? kAtomicBit : 0);
   const Mark mark{time, mark_of(kMaxThreads + engine), site};
+  const bool fences = shared && !is_of_threads(engine);
   oldest = shared ? block_start : launch_start;
   for (uintptr_t at = first; at < first + bytes; at += granule) {
     Cell& cell = cell_at(at);
     if (use == Use::kRead) {
       if (shared ? cell.write.clock < block_start : is_unwritten(cell, spot.site)) unwritten(access);
       touch_read(cell, mark, access);
-      if (shared && !is_copy(cell.write) && !is_fenced(cell.write)) unfenced(access, cell.write);
+      if (shared && !is_copy(cell.write) && !is_fenced(cell.write)) unfenced(access, cell.write, "wrote");
     } else {
+      if (fences) expect_fenced(cell, access);
       touch_write(cell, mark, access, const_cast<void*>(place), bytes);
     }
   }

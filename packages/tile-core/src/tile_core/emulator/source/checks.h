@@ -64,6 +64,8 @@ void touch_beside(unsigned of, const void* address, unsigned bytes, const Spot& 
 void see_copies(unsigned engine, uint32_t below);
 // What an engine is called in reports.
 const char* engine_name(unsigned engine);
+// Whether its accesses are of the kind that the threads' own are, with no fence between them.
+bool is_of_threads(unsigned engine);
 void note_fence();
 
 // What `source/async.cpp` does at the ends of a block, and before a deadlock is described.
