@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tvm import tirx
 
+from tile_core.collector import older_objects_set_aside
 from tile_core.errors.runtime import CompileOptionError, NoDeviceError, NotAKernelError
 from tile_core.ir.marks import COMPILE_FLAGS, OUT_IDX, PASS_CONFIGS
 from tile_core.jit.artifact import Artifact, CompileRequest, Execution
 from tile_core.jit.cache import DiskCache
-from tile_core.jit.collector import older_objects_set_aside
 from tile_core.jit.fingerprint import kernel_key
 from tile_core.jit.kernel import JITKernel
 from tile_core.jit.loaded import Loaded, Refusal

@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from tile_core.collector import older_objects_set_aside
 from tile_core.errors.plugins import TargetSpecError, TargetTableError
 from tile_core.targets.target import Capabilities, Target, refuse_unknown
 
@@ -126,7 +127,8 @@ def load_table(package: str, name: str = "targets.yaml") -> TargetTable:
         TargetTableError: the file breaks the schema; the message gives line and column.
     """
     text = resources.files(package).joinpath(name).read_text("utf-8")
-    return parse_table(text, f"{package.replace('.', '/')}/{name}")
+    with older_objects_set_aside():
+        return parse_table(text, f"{package.replace('.', '/')}/{name}")
 
 
 def parse_table(text: str, file: str) -> TargetTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tile_core.jit.collector import older_objects_set_aside
+from tile_core.collector import older_objects_set_aside
 
 
 class Cycle:

@@ -1,4 +1,4 @@
-"""Python's garbage collector while something is compiled.
+"""Python's garbage collector while a kernel is compiled.
 
 Lowering makes tens of thousands of small objects, so the collector of cycles runs, and once in a while it looks at
 every object there is. With torch and TVM imported those are a million that have nothing to do with the kernel: one
@@ -42,7 +42,7 @@ _aside = _Aside()
 
 @contextmanager
 def older_objects_set_aside() -> Iterator[None]:
-    """The collector does not look at what exists now, until the last compilation that is under way has ended.
+    """The collector does not look at what exists now, until the last work of this kind that is under way has ended.
 
     Nothing happens in a program that has set objects aside itself (`gc.freeze`): they could not be told apart.
 
