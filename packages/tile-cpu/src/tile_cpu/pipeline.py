@@ -16,6 +16,7 @@ from tile_cpu.passes.legalize_compare import LegalizeCompare
 from tile_cpu.passes.lower_intrinsics import LowerIntrinsics
 from tile_cpu.passes.lower_loop_control import LowerLoopControl
 from tile_cpu.passes.map_grid import MapGrid
+from tile_cpu.passes.mark_factors import MarkFactors
 from tile_cpu.passes.mark_inside import MarkInside
 from tile_cpu.passes.plan_memory import PlanMemory
 from tile_cpu.passes.report_fallbacks import ReportFallbacks
@@ -31,7 +32,9 @@ def edits(target: Target) -> tuple[Edit, ...]:
     Tiles are guarded like tensors: a stray store to a tile would damage the memory of the process.
     """
     return (
-        insert_before("lower_tile_ops", ReportFallbacks(), StreamOperands(), ForwardCopies(), MarkInside()),
+        insert_before(
+            "lower_tile_ops", ReportFallbacks(), StreamOperands(), ForwardCopies(), MarkInside(), MarkFactors()
+        ),
         insert_after("lower_tile_ops", ShareOperands()),
         replace("legalize_bounds", LegalizeBounds(every_scope=True)),
         insert_after(

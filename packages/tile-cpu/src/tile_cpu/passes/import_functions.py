@@ -15,12 +15,14 @@ from tvm.tirx import stmt as S
 from tile_core.ir import visit
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
+from tile_cpu.llvm import bfloat16
 from tile_cpu.llvm.features import facts_of
 from tile_cpu.llvm.functions import Function, importing
 from tile_cpu.llvm.scaling import rest, scale
 from tile_cpu.llvm.trigonometry import QUADRANT, trigonometric
 from tile_cpu.math.values import REST, SCALE
 from tile_cpu.passes.map_grid import GRID
+from tile_cpu.passes.mark_factors import MarkFactors
 
 _EXPONENTS = {SCALE: scale, REST: rest}
 
@@ -35,36 +37,50 @@ class ImportFunctions:
         """The function after this pass."""
         if not facts_of(context.capabilities).fma:
             return func
-        outside = _Calls()
-        body = visit.mutate(func.body, (S.For, _grid), (ir.Call, outside.call))
-        return func.with_body(outside.imported(body, func.span), func.span)
+        factors = context.state.get(MarkFactors.name, frozenset())
+        outside = _Calls(factors)
+
+        def grid(loop: S.For, mutator: Any) -> S.Stmt:
+            if GRID not in loop.annotations:
+                return mutator.default_mutate(loop)
+            return rebuild.loop(loop, body=_Calls(factors).rewritten(loop.body, loop.span))
+
+        return func.with_body(outside.rewritten(func.body, func.span, (S.For, grid)), func.span)
 
 
 class _Calls:
-    """Rewrites the calls of a loop over blocks, or of what is around them, and collects the functions they need."""
+    """Rewrites the calls of a loop over blocks, or of what is around them, and collects the functions they need.
 
-    def __init__(self) -> None:
+    `factors` are the tiles of bfloat16 that are rounded to as products read them.
+    """
+
+    def __init__(self, factors: frozenset[ir.Var]) -> None:
+        self._factors = factors
         self._functions: list[Function] = []
 
-    def call(self, node: ir.Call, mutator: Any) -> ir.Expr:
-        node = mutator.default_mutate(node)
-        function = _function(node)
-        if function is None:
-            return node
-        self._functions.append(function)
-        return tirx.call_pure_extern(str(node.ty.dtype), function.symbol, *node.args)
-
-    def imported(self, body: S.Stmt, span: ir.Span | None) -> S.Stmt:
-        """`body` with the functions defined for it."""
+    def rewritten(self, body: S.Stmt, span: ir.Span | None, *others: visit.Callback) -> S.Stmt:
+        """`body` with its calls rewritten and the functions defined for it."""
+        body = visit.mutate(body, *others, (ir.Call, self._call), (S.BufferStore, self._store))
         return importing(self._functions, body, span) if self._functions else body
 
+    def _call(self, node: ir.Call, mutator: Any) -> ir.Expr:
+        node = mutator.default_mutate(node)
+        function = _function(node)
+        return node if function is None else self._imported(function, str(node.ty.dtype), *node.args)
 
-def _grid(loop: S.For, mutator: Any) -> S.Stmt:
-    if GRID not in loop.annotations:
-        return mutator.default_mutate(loop)
-    inside = _Calls()
-    body = visit.mutate(loop.body, (ir.Call, inside.call))
-    return rebuild.loop(loop, body=inside.imported(body, loop.span))
+    def _store(self, stmt: S.BufferStore, mutator: Any) -> S.Stmt:
+        stmt = mutator.default_mutate(stmt)
+        value = stmt.value
+        if stmt.buffer not in self._factors or not isinstance(value, tirx.Cast):
+            return stmt
+        if (value.ty.dtype, value.value.ty.dtype) != (bfloat16.ROUNDED, bfloat16.GIVEN):
+            return stmt
+        bits = self._imported(bfloat16.round_factors(), bfloat16.BITS, value.value)
+        return rebuild.store(stmt, value=tirx.reinterpret(bfloat16.ROUNDED, bits))
+
+    def _imported(self, function: Function, dtype: str, *arguments: ir.Expr) -> ir.Expr:
+        self._functions.append(function)
+        return tirx.call_pure_extern(dtype, function.symbol, *arguments)
 
 
 def _function(node: ir.Call) -> Function | None:
