@@ -14,7 +14,7 @@ SM_90 = {"kind": "cuda", "arch": "sm_90"}
 ROLLED = "#pragma unroll 1\n"
 
 
-def shifted_rows(rows: int, columns: int, threads: int = 64) -> Any:
+def shifted_rows(rows: int, columns: int, threads: int = 32) -> Any:
     """B = exp(A - sums of A's rows)."""
 
     @T.prim_func
@@ -32,7 +32,7 @@ def shifted_rows(rows: int, columns: int, threads: int = 64) -> Any:
 
 
 @pytest.mark.emulate
-@pytest.mark.parametrize(("shape", "in_local"), [((128, 256), ["tile"]), ((127, 255), ["tile"]), ((32, 256), [])])
+@pytest.mark.parametrize(("shape", "in_local"), [((64, 160), ["tile"]), ((63, 161), ["tile"]), ((16, 160), [])])
 def test_results(shape: tuple[int, int], in_local: list[str]) -> None:
     configs = {"tile.emulate_check": True}
     kernel = tl.compile(shifted_rows(*shape), target=SM_90, execution="emulate", pass_configs=configs)
@@ -46,4 +46,4 @@ def test_results(shape: tuple[int, int], in_local: list[str]) -> None:
 
 def test_it_compiles(build: Any) -> None:
     """What took minutes: 2048 registers a thread."""
-    assert ROLLED in build(shifted_rows(512, 512, threads=128), ("sm_80", "sm_90"))
+    assert ROLLED in build(shifted_rows(512, 512, threads=128), ("sm_90",))
