@@ -12,12 +12,17 @@ import pytest
 import torch
 
 from tile_core import dtypes
-from tile_core.dtypes import DType, _table, document, generate
+from tile_core.dtypes import EXPORTED_NAMES, DType, _table, document, generate
 
 REPOSITORY = Path(__file__).parents[4]
 SCALARS = [name for name in dtypes.EXPORTED_NAMES if DType(name).lanes == 1 and DType(name).name == name]
 FLOATS = [name for name in SCALARS if DType(name).is_float and name != "tfloat32"]
 INTEGERS = [name for name in SCALARS if DType(name).is_integer] + ["uint4"]
+
+
+def test_declared_names_are_current():
+    declared = Path(_table.__file__).with_name("_declared.pyi").read_text(encoding="utf-8")
+    assert declared == generate.declarations(EXPORTED_NAMES)
 
 
 def test_generated_table_is_current():

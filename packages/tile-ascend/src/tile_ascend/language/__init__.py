@@ -5,8 +5,14 @@ Names of the vendor's hardware that do not exist yet are refused by name.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tile_ascend.language.unimplemented import UNIMPLEMENTED
 from tile_core.language import dialect
+
+if TYPE_CHECKING:
+    from tile_ascend.language.kernel import *  # noqa: F403
+    from tile_core.language import *  # noqa: F403
 
 DIALECT = dialect("Ascend", __name__, {"tile_ascend.language.kernel": ("Kernel",)}, unimplemented=UNIMPLEMENTED)
 

@@ -11,6 +11,9 @@ Importing this package imports neither numpy nor torch nor TVM.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from tile_core.dtypes._table import ALIASES, ROWS
 from tile_core.dtypes.dtype import AnyDType, DType, FloatFormat, as_dtype, set_cast_hook
 from tile_core.dtypes.rules import (
@@ -28,6 +31,7 @@ __all__ = [
     "DType",
     "FloatFormat",
     "as_dtype",
+    "exported",
     "get_tvm_dtype",
     "is_f8f6f4_family",
     "is_float4",
@@ -38,15 +42,20 @@ __all__ = [
 ]
 
 
-def _exported() -> tuple[str, ...]:
-    names = list(ALIASES)
-    for name, row in ROWS.items():
+def exported(aliases: Iterable[str], rows: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
+    """The names of the language that a table of dtypes gives, aliases first.
+
+    >>> exported(["half"], ROWS)[:3]
+    ('half', 'bool', 'int4')
+    """
+    names = list(aliases)
+    for name, row in rows.items():
         if row[9]:
             names += [name, *(f"{name}x{lanes}" for lanes in row[5])]
     return tuple(names)
 
 
-EXPORTED_NAMES = _exported()
+EXPORTED_NAMES = exported(ALIASES, ROWS)
 """The names of the language's dtypes, `T.<name>`, aliases first."""
 
 

@@ -1,4 +1,4 @@
-"""Makes `_table.py` and the documentation page from `dtypes.yaml`.
+"""Makes `_table.py`, `_declared.pyi` and the documentation page from `dtypes.yaml`.
 
 The table is data; importing it must not cost a YAML parse (20 ms) in every process. Run after changing `dtypes.yaml`:
 
@@ -9,11 +9,13 @@ The table is data; importing it must not cost a YAML parse (20 ms) in every proc
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tile_core.dtypes import exported
 
 HERE = Path(__file__).parent
 FIELDS = ("family", "kind", "code", "bits", "format", "lanes", "torch", "numpy", "tvm", "exported")
@@ -65,13 +67,26 @@ def table_source(data: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def declarations(names: Iterable[str]) -> str:
+    """The text of `_declared.pyi`: the exported names, for type checkers and editors."""
+    head = [
+        "# Generated from dtypes.yaml by `python -m tile_core.dtypes.generate`; change that file, not this one.",
+        "# ruff: noqa: A001",
+        "from tile_core.dtypes.dtype import DType",
+        "",
+    ]
+    return "\n".join([*head, *(f"{name}: DType" for name in names)]) + "\n"
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Write `_table.py`, or with `--docs FILE` the page made from the table as it was imported."""
+    """Write `_table.py` and `_declared.pyi`, or with `--docs FILE` the page made from the table as it was imported."""
     parser = argparse.ArgumentParser(prog="python -m tile_core.dtypes.generate", description=__doc__)
     parser.add_argument("--docs", type=Path, help="write the documentation page here instead of the table")
     options = parser.parse_args(arguments)
     if options.docs is None:
-        (HERE / "_table.py").write_text(table_source(load()), encoding="utf-8")
+        data = load()
+        (HERE / "_table.py").write_text(table_source(data), encoding="utf-8")
+        (HERE / "_declared.pyi").write_text(declarations(exported(data["aliases"], rows(data))), encoding="utf-8")
         return
     from tile_core.dtypes.document import page
 

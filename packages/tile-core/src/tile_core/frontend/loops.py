@@ -74,7 +74,8 @@ class LoopNest:
         """Whether iterations follow one another."""
         return self.kind in ("serial", "unrolled")
 
-    def __iter__(self) -> NoReturn:
+    # What a traced `for` binds, for type checkers.
+    def __iter__(self) -> Iterator[Any]:
         raise LoopUseError(
             f"{self.what} is a loop of the kernel and cannot be iterated by Python",
             remedy="use it as `for i in ...` in a traced function; a comprehension takes a Python sequence",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tile_core.language import dialect
+
+if TYPE_CHECKING:
+    from tile_core.language import *  # noqa: F403
+    from tile_cpu.language.kernel import *  # noqa: F403
 
 DIALECT = dialect("CPU", __name__, {"tile_cpu.language.kernel": ("Kernel",)})
 

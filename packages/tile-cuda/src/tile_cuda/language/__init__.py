@@ -5,8 +5,33 @@ Names that are refused by design say why; names of the vendor's hardware that do
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tile_core.language import dialect
 from tile_cuda.language.unimplemented import UNIMPLEMENTED
+
+if TYPE_CHECKING:
+    from tile_core.language import *  # noqa: F403
+    from tile_core.language.source import *  # noqa: F403
+    from tile_cuda.language.annotate import *  # noqa: F403
+    from tile_cuda.language.asynchronous import *  # noqa: F403
+    from tile_cuda.language.block_scaled import *  # noqa: F403
+    from tile_cuda.language.cluster import *  # noqa: F403
+    from tile_cuda.language.cluster_control import *  # noqa: F403
+    from tile_cuda.language.cluster_copies import *  # noqa: F403
+    from tile_cuda.language.kernel import *  # noqa: F403
+    from tile_cuda.language.layouts import *  # noqa: F403
+    from tile_cuda.language.math import *  # noqa: F403
+    from tile_cuda.language.matrix import *  # noqa: F403
+    from tile_cuda.language.products import *  # noqa: F403
+    from tile_cuda.language.refused import *  # noqa: F403
+    from tile_cuda.language.sparse import *  # type: ignore[assignment]  # noqa: F403
+    from tile_cuda.language.tcgen05 import *  # noqa: F403
+    from tile_cuda.language.tensor_maps import *  # noqa: F403
+    from tile_cuda.language.tensor_products import *  # noqa: F403
+    from tile_cuda.language.threads import *  # noqa: F403
+    from tile_cuda.language.wgmma import *  # noqa: F403
+    from tile_cuda.language.words import *  # noqa: F403
 
 OWN = {
     "tile_cuda.language.asynchronous": (

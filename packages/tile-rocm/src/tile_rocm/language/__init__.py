@@ -5,8 +5,15 @@ Names of the vendor's hardware that do not exist yet are refused by name.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tile_core.language import dialect
 from tile_rocm.language.unimplemented import UNIMPLEMENTED
+
+if TYPE_CHECKING:
+    from tile_core.language import *  # noqa: F403
+    from tile_core.language.source import *  # noqa: F403
+    from tile_rocm.language.kernel import *  # noqa: F403
 
 OWN = {"tile_core.language.source": ("import_source",), "tile_rocm.language.kernel": ("Kernel",)}
 DIALECT = dialect("ROCm", __name__, OWN, unimplemented=UNIMPLEMENTED)
