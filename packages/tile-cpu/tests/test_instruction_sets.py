@@ -13,13 +13,15 @@ from tile_cpu.compiler import build_module
 from tile_cpu.target import parse_target
 
 LEVELS = ("x86-64", "x86-64-v3", "x86-64-v4", "armv8-a")
+DOTS = ("armv8.2-a", "armv8.6-a")
+"""Levels that add dot products, of int8 and of bfloat16."""
 TILES = {"bm": 32, "bn": 48, "bk": 32}
 
 
 @pytest.mark.parametrize(
     ("dtype", "total"), [("float32", "float32"), ("bfloat16", "float32"), ("float16", "float32"), ("int8", "int32")]
 )
-@pytest.mark.parametrize("arch", LEVELS)
+@pytest.mark.parametrize("arch", LEVELS + DOTS)
 def test_gemm(workloads, level, arch, dtype, total):
     kind = getattr(torch, dtype)
     a, b = (torch.randint(-4, 5, shape).to(kind) for shape in ((70, 77), (77, 90)))
@@ -37,10 +39,19 @@ def test_softmax(workloads, level, arch, columns):
     torch.testing.assert_close(out, source.softmax(1))
 
 
-@pytest.mark.parametrize(("dtype", "total"), [("float32", "float32"), ("bfloat16", "float32"), ("int8", "int32")])
-def test_code_for_another_architecture(workloads, dtype, total):
-    request = CompileRequest(parse_target("cpu", {"arch": "armv8-a"}))
+@pytest.mark.parametrize(
+    ("arch", "dtype", "instruction"),
+    [
+        ("armv8-a", "float32", "fmla"),
+        ("armv8-a", "bfloat16", "fmla"),
+        ("armv8-a", "int8", "mla"),
+        ("armv8.2-a", "int8", "sdot"),
+        ("armv8.6-a", "bfloat16", "bfdot"),
+    ],
+)
+def test_code_for_another_architecture(workloads, arch, dtype, instruction):
+    request, total = CompileRequest(parse_target("cpu", {"arch": arch})), "int32" if dtype == "int8" else "float32"
     lowered, _ = lower(workloads.gemm(64, 96, 64, dtype, total, **TILES), request, backend("cpu"))
     assembly = build_module(lowered, request).inspect_source("asm")
-    assert ("fmla" if total == "float32" else "mla") in assembly
+    assert f"\t{instruction}\t" in assembly
     assert "bl\tfma" not in assembly

@@ -13,7 +13,8 @@ from tile_core.plugins.manager import backend
 from tile_cpu.compiler import build_module
 from tile_cpu.target import parse_target
 
-MULTIPLY_ADD = re.compile(r"^\s+(vfmadd\w+[sd]|vdpbf16ps|vpdpbusd|fmla)\s")
+MULTIPLY_ADD = re.compile(r"^\s+(vfmadd\w+[sd]|vdpbf16ps|vpdpbusd|fmla|sdot|bfdot)\s")
+BY_ELEMENT = re.compile(r"\.s\[\d\]$")
 STACK = re.compile(r"\((%rsp|%rbp)|\[sp")
 LABEL, BRANCH = re.compile(r"^(\.\w+):"), re.compile(r"^\s+(?:j[a-z]+|b\.\w+|cbn?z\s+\w+,)\s+(\.\w+)")
 ACCUMULATORS = {("x86-64-v3", "float32"): 12, ("x86-64-v4", "float32"): 24, ("armv8-a", "float32"): 24}
@@ -56,6 +57,8 @@ def innermost_loops(assembly):
         ("x86-64-v4", "bfloat16", ["+avx512bf16"]),
         ("x86-64-v4", "int8", ["+avx512vnni"]),
         ("armv8-a", "float32", ["+neon"]),
+        ("armv8.2-a", "int8", ["+dotprod"]),
+        ("armv8.6-a", "bfloat16", ["+bf16"]),
     ],
 )
 def test_no_spill_in_the_loop_over_k(arch, dtype, features):
@@ -67,5 +70,8 @@ def test_no_spill_in_the_loop_over_k(arch, dtype, features):
     assert loops
     for lines in loops:
         assert not [line for line in lines if STACK.search(line)]
+    # A scalar of A multiplies as an element of a vector: no instruction spreads it.
+    if (arch, dtype) == ("armv8-a", "float32"):
+        assert all(BY_ELEMENT.search(line) for lines in loops for line in lines if MULTIPLY_ADD.match(line))
     widest = max(sum(bool(MULTIPLY_ADD.match(line)) for line in lines) for lines in loops)
     assert widest >= ACCUMULATORS.get((arch, dtype), 24)

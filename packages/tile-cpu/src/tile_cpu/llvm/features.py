@@ -105,7 +105,10 @@ def cpu_facts(mcpu: str, mattr: tuple[str, ...] = (), triple: str = "") -> CpuFa
     has = _features(mcpu, mattr, triple)
     if _is_x86(triple or _triple()):
         return _x86(has)
-    return CpuFacts(16, 32, fma="neon" in has or "fp-armv8" in has)
+    neon = "neon" in has
+    return CpuFacts(
+        16, 32, fma=neon or "fp-armv8" in has, bf16_dot=neon and "bf16" in has, int8_dot=neon and "dotprod" in has
+    )
 
 
 def _x86(has: frozenset[str]) -> CpuFacts:

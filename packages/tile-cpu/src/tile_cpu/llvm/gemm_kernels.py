@@ -41,11 +41,15 @@ class Dot:
         return 4 // self.element_bytes
 
 
-# Intel SDM: VDPBF16PS; VPDPBUSD, whose first factor is unsigned and the second signed.
+# Intel SDM: VDPBF16PS; VPDPBUSD, whose first factor is unsigned and the second signed. Arm ARM C7.2: BFDOT, SDOT and
+# UDOT (vector), the factors of these two both signed or both unsigned.
 DOTS = {
     "bf16": Dot("llvm.x86.avx512bf16.dpbf16ps.512", "<32 x bfloat>", 2),
     "s8": Dot("llvm.x86.avx512.vpdpbusd.512", "<64 x i8>", 1),
     "u8": Dot("llvm.x86.avx512.vpdpbusd.512", "<64 x i8>", 1, b_first=True),
+    "bf16_neon": Dot("llvm.aarch64.neon.bfdot.v4f32.v8bf16", "<8 x bfloat>", 2),
+    "s8_neon": Dot("llvm.aarch64.neon.sdot.v4i32.v16i8", "<16 x i8>", 1),
+    "u8_neon": Dot("llvm.aarch64.neon.udot.v4i32.v16i8", "<16 x i8>", 1),
 }
 
 

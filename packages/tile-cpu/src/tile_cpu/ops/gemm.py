@@ -39,6 +39,7 @@ from tile_cpu.ops.prepared import DEPTH, INSIDE, PADDED, prepared
 
 _COMPUTED = ("float32", "float64", "int32", "int64")
 _DOTS = {("bfloat16", "float32"): "bf16", ("int8", "int32"): "s8", ("uint8", "int32"): "u8"}
+_NEON_BYTES = 16
 # Turns an int8 into a uint8 that is 128 more, or a uint8 into an int8 that is 128 less. The sums of products then lack
 # the same number of times the sum of B's column.
 _FLIP = {"s8": -128, "u8": 128}
@@ -67,7 +68,7 @@ def choose(call: OpCall, facts: CpuFacts) -> Product | None:
     clear = constant(call.args["clear_accum"]) == 1
     kind = _DOTS.get((str(a), total)) if a == b else None
     if kind and (facts.bf16_dot if kind == "bf16" else facts.int8_dot):
-        return Product(total, kind, clear)
+        return Product(total, f"{kind}_neon" if facts.vector_bytes == _NEON_BYTES else kind, clear)
     return Product(total, "fma" if c.is_float and facts.fma else "mul", clear)
 
 
