@@ -140,9 +140,18 @@ def accumulation_dtype(kind: Kind, src: DType, dst: DType) -> DType:
     if kind.logical:
         return DType("bool")
     dtype = widened(src, dst)
+    if dtype.is_integer and dtype.bits < 8:
+        # Integers wrap, so sums in more bits have the same low bits.
+        dtype = DType("uint8" if dtype.is_unsigned else "int8")
     if kind.absolute and dtype.is_int and dtype.bits <= 32:
         return DType("int32" if dtype.bits < 32 else "int64")
     return DType("int32") if dtype.is_bool and kind.combine is _add else dtype
+
+
+def _identity(call: OpCall, dtype: DType) -> float:
+    """Where a combination in `dtype` begins: a value that the operands' own dtype has."""
+    own = widened(*(Tile(call.region(name)).dtype for name in ("src", "dst")))
+    return kind_of(call).identity(own if own.is_integer and own.bits < 8 else dtype)
 
 
 def check(call: OpCall) -> None:
@@ -196,7 +205,7 @@ def reference(call: OpCall, operands: Mapping[str, np.ndarray]) -> None:
     with np.errstate(all="ignore"):
         if kind.absolute:
             values = np.abs(values)
-        identity = constant_array(kind.identity(dtype), dtype)[()]
+        identity = constant_array(_identity(call, dtype), dtype)[()]
         total = ufunc.reduce(values, axis=axis_of(call), initial=identity, dtype=dtype.numpy).reshape(out.shape)
         if not call.attrs.get("clear", 1):
             total = ufunc(convert(out, dst.dtype, dtype), total)
@@ -218,7 +227,7 @@ def lower(call: OpCall, _context: LowerContext) -> S.Stmt:
             value = src.load([*outer[:axis], at, *outer[axis:]])
             return total.set(kind.combine(total.get(), _prepared(kind, value, dtype), propagate), call.span)
 
-        start = number(kind.identity(dtype), dtype) if call.attrs.get("clear", 1) else cast(dst.load(index), dtype)
+        start = number(_identity(call, dtype), dtype) if call.attrs.get("clear", 1) else cast(dst.load(index), dtype)
         return sequence(
             [
                 total.declare(call.span),

@@ -260,3 +260,32 @@ def fills_and_values_of_a_thread(run: Run) -> None:
     run.equal(a, pack(expected))
     run.equal(b, torch.full((4, 8), 0x33, dtype=torch.int8))
     run.equal(c, pack(15 - torch.arange(16)))
+
+
+@TABLE(needs=("narrow",))
+def reductions_and_transposes_of_four_bits(run: Run) -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((8, 32), T.int4),
+        Sums: T.Tensor((8,), T.int4),
+        Most: T.Tensor((8,), T.int4),
+        B: T.Tensor((32, 8), T.int4),
+    ):
+        with T.Kernel(1, threads=32):
+            tile, turned = T.alloc_shared((8, 32), T.int4), T.alloc_shared((32, 8), T.int4)
+            sums, most = T.alloc_fragment((8,), T.int4), T.alloc_fragment((8,), T.int4)
+            T.copy(A, tile)
+            T.reduce_sum(tile, sums, dim=1)
+            T.reduce_max(tile, most, dim=1)
+            T.transpose(tile, turned)
+            T.copy(sums, Sums)
+            T.copy(most, Most)
+            T.copy(turned, B)
+
+    a, sums, most, b = packed(run, 8, 32), packed(run, 8), packed(run, 8), packed(run, 32, 8)
+    a[5] = -0x78  # the least value everywhere
+    run(kernel, a, sums, most, b)
+    wide = values(a, "int4").to(torch.int64)
+    run.equal(sums, pack(wide.sum(1)))
+    run.equal(most, pack(wide.amax(1)))
+    run.equal(b, pack(wide.T))
