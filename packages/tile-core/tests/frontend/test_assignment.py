@@ -114,6 +114,26 @@ def test_swaps_read_before_they_write(run):
     assert b[:6].tolist() == [2, 1, 3, 4, 11, 6]
 
 
+def test_several_variables_of_one_line():
+    @T.prim_func
+    def kernel(A: Ints, B: Ints):
+        with T.Kernel(1, threads=32):
+            low, high = T.alloc_var("int32", init=0), T.alloc_var("int32", init=8)
+            while low < high:
+                middle = (low + high) // 2
+                if A[middle] < 5:
+                    low = middle + 1
+                else:
+                    high = middle
+            low, high = high + 10, low
+            B[0] = low
+            B[1] = high
+
+    b = zeros(8)
+    tl.compile(kernel, target="interpret")(arange(), b)
+    assert b[:2].tolist() == [15, 5]
+
+
 def test_unpacking_the_wrong_number(refused):
     with refused(UnpackError, at="a, b = (1, 2, 3)", naming=("3", "2")):
 

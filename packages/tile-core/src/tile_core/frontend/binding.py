@@ -32,9 +32,8 @@ def assign(name: str, old: Any, value: Any) -> Any:
     Raises:
         OperandError: a value that is no scalar, for a variable.
     """
-    fresh = isinstance(value, VarCell) and not value.bound
     variable = old.value if isinstance(old, CarriedVariable) else old
-    if isinstance(variable, VarCell) and not fresh:
+    if isinstance(variable, VarCell) and not _is_fresh(value):
         variable.store(value)
         return old
     if isinstance(old, CarriedVariable) and old.was_read:
@@ -58,7 +57,7 @@ def assign_unread(name: str, old: Any, value: Any) -> Any:
 
 def bound(name: str, value: Any) -> Any:
     """What a name holds once `value` is bound to it: the value of this moment."""
-    if isinstance(value, VarCell) and not value.bound:
+    if isinstance(value, VarCell) and _is_fresh(value):
         value.bound = True
         return value
     if not isinstance(value, Expr) or isinstance(value, Var) or _is_constant(value.ir) or _is_place(value.ir):
@@ -94,8 +93,7 @@ def annotated(name: str, old: Any, annotation: Any, value: Any) -> Any:
 
 def converted(annotation: Any, value: Any) -> Any:
     """`value` as the dtype that an annotation names."""
-    fresh = isinstance(value, VarCell) and not value.bound
-    if not isinstance(annotation, DType) or isinstance(value, Buffer | Region) or fresh:
+    if not isinstance(annotation, DType) or isinstance(value, Buffer | Region) or _is_fresh(value):
         return value
     return Expr(unwrap_stored(value, annotation))
 
@@ -126,8 +124,13 @@ def unpack(value: Any, hints: tuple[str, ...], star: int | None, settle: bool) -
         after = count - star - 1
         items[star:] = [items[star : len(items) - after], *items[len(items) - after :]]
     if settle:
-        items = [bound(hint, item) for hint, item in zip(hints, items, strict=True)]
+        items = [item if _is_fresh(item) else bound(hint, item) for hint, item in zip(hints, items, strict=True)]
     return items
+
+
+def _is_fresh(value: Any) -> bool:
+    """Whether a value is a variable that no name holds yet."""
+    return isinstance(value, VarCell) and not value.bound
 
 
 def aug(name: str, old: Any, symbol: str, value: Any) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tile_core.testing.run import Run
 
 Body = Callable[["Run"], None]
-GROUPS = ("basic", "memory", "layout", "reduce", "scan", "atomics", "gemm", "dtypes", "errors", "host")
+GROUPS = ("basic", "memory", "layout", "reduce", "scan", "atomics", "gemm", "dtypes", "errors", "host", "kernels")
 
 
 @dataclass(frozen=True)

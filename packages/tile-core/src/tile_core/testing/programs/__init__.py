@@ -7,6 +7,7 @@ from tile_core.testing.programs import (
     frontend,
     gemm,
     host,
+    kernels,
     layout,
     memory,
     narrow,
@@ -27,5 +28,6 @@ TABLES = (
     narrow.TABLE,
     narrow_gemm.TABLE,
     host.TABLE,
+    kernels.TABLE,
 )
 PROGRAMS: tuple[Program, ...] = tuple(program for table in TABLES for program in table.programs)
