@@ -99,6 +99,25 @@ def test_dynamic_sizes():
         assert torch.equal(out, a @ b)
 
 
+SIZES = [(1, 1, 1), (2, 3, 5), (32, 48, 16), (33, 49, 17), (31, 47, 600), (97, 50, 1031), (64, 1, 512), (7, 96, 0)]
+
+
+def test_nothing_beyond_a_tensor_is_multiplied():
+    kernel = tl.compile(gemm(*(T.dynamic(name) for name in "MNK")), target="cpu")
+    for M, N, K in SIZES:
+        around = torch.full((M * K + 1025,), torch.nan)
+        a, b = around[513 : 513 + M * K].view(M, K), torch.randint(-4, 5, (K, N)).float()
+        a.copy_(torch.randint(-4, 5, (M, K)))
+        out = torch.full((M, N), torch.nan)
+        kernel(a, b, out)
+        assert torch.equal(out, a @ b)
+
+
+def test_rows_of_a_tensor_are_multiplied_where_they_are():
+    names = tl.compile(gemm(33, 50, 70), target="cpu").report()["shared_operands"]
+    assert names == ["B_panels"]
+
+
 def test_a_tile_that_is_changed_is_still_copied():
     program = gemm(64, 96, 64, touch="tile")
     assert not streams(program)

@@ -34,7 +34,7 @@ from tile_cpu.llvm.transpose import transpose_kernel
 from tile_cpu.ops import matrices
 from tile_cpu.ops.bounds import inside
 from tile_cpu.ops.gemm_blocks import Blocks, Cut, Operands, Registers, cuts
-from tile_cpu.ops.matrices import Matrix, Panels, RowTiles, Shifted
+from tile_cpu.ops.matrices import Matrix, Panels, Partial, RowTiles, Shifted
 from tile_cpu.ops.prepared import DEPTH, INSIDE, PADDED, prepared
 
 _COMPUTED = ("float32", "float64", "int32", "int64")
@@ -159,8 +159,13 @@ class _Plain:
 
     def _left(self) -> Matrix:
         a = self._source("a")
-        if a.dtype == self._product.dtype and not self._padded and self._in_place("a"):
+        same = a.dtype == self._product.dtype
+        if same and not self._padded and self._in_place("a"):
             return a
+        if same and self._padded and a.contiguous_rows and not a.swapped:
+            height = min(self._rows, Registers.MOST_ROWS)
+            edge = self._new(height, self._depth, a.dtype.tvm, f"{a.tile.name}_edge")
+            return Partial(a.tile, edge=edge, depth=self._valid)
         return self._prepared(*self._copied(a, self._rows, self._depth))
 
     def _right(self) -> Matrix:

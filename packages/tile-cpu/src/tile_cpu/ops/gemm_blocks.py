@@ -18,7 +18,7 @@ from tile_core.ir.visit import sequence
 from tile_core.ops.build import int32, serial
 from tile_cpu.llvm.functions import Function
 from tile_cpu.llvm.gemm_kernels import Block, Product, gemm_kernel
-from tile_cpu.ops.matrices import Matrix
+from tile_cpu.ops.matrices import Matrix, Strip
 
 
 @dataclass(frozen=True)
@@ -95,20 +95,21 @@ class Blocks:
         for strip in cuts(self.rows, panels.rows):
             kernel = gemm_kernel(Block(strip.size, panels.cut.size // panels.lanes, panels.lanes), self.product)
             functions.append(kernel)
-            strips.append(strip.each(partial(self._strip, kernel, panels.cut)))
+            strips.append(strip.each(partial(self._strip, kernel, panels.cut, strip.size)))
         return sequence(strips)
 
-    def _strip(self, kernel: Function, cut: Cut, row: ir.Expr) -> S.Stmt:
-        return cut.each(partial(self._call, kernel, row))
+    def _strip(self, kernel: Function, cut: Cut, height: int, row: ir.Expr) -> S.Stmt:
+        strip = self.operands.a.strip(row, height)
+        return sequence([*strip.before, cut.each(partial(self._call, kernel, strip, row))])
 
-    def _call(self, kernel: Function, row: ir.Expr, column: ir.Expr) -> S.Stmt:
-        a, b, c, bias = self.operands.a, self.operands.b, self.operands.c, self.operands.bias
+    def _call(self, kernel: Function, strip: Strip, row: ir.Expr, column: ir.Expr) -> S.Stmt:
+        b, c, bias = self.operands.b, self.operands.c, self.operands.bias
         zero, dot = int32(0), self.product.dot
         place = c.address(row, column)
         return kernel.call(
-            a.address(row, zero),
-            a.strides[0] if dot is None else tirx.floordiv(a.strides[0], tirx.IntImm("int64", dot.group)),
-            a.strides[1] if dot is None else 1,
+            strip.address,
+            strip.row_stride if dot is None else tirx.floordiv(strip.row_stride, tirx.IntImm("int64", dot.group)),
+            strip.column_stride if dot is None else 1,
             b.address(zero, column),
             b.strides[0],
             place,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -84,6 +85,61 @@ class Matrix:
     def contiguous_rows(self) -> bool:
         """Whether the elements of a row are neighbours."""
         return constant(self.strides[1]) == 1
+
+    def strip(self, row: ir.Expr, height: int) -> Strip:
+        """Rows `row` to `row + height` as a micro-kernel reads them."""
+        del height
+        return Strip(self.address(row, int32(0)), *self.strides)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Some rows of A: the first element, elements between rows and columns, and what brings them there."""
+
+    address: ir.Expr
+    row_stride: ir.Expr
+    column_stride: ir.Expr
+    before: tuple[S.Stmt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Partial(Matrix):
+    """A part of a tensor that may reach beyond it, of which `depth` columns are read.
+
+    Strips that lie within the tensor are read in place. Those that do not are copied to `edge`, with zeros beyond.
+    """
+
+    edge: Matrix | None = None
+    depth: ir.Expr | None = None
+
+    def strip(self, row: ir.Expr, height: int) -> Strip:
+        """Rows `row` to `row + height`, copied unless they lie within the tensor."""
+        assert self.edge is not None and self.depth is not None
+        edge, columns = self.edge, constant(self.edge.tile.buffer.shape[-1])
+        assert columns is not None
+        inside = tirx.Var("inside", "bool")
+        within = self._within(row, height)
+        copied = elementwise(height, columns, lambda i, k: edge.store(self.load(row + i, k), i, k))
+        before = (S.Bind(inside, within), S.IfThenElse(tirx.Not(inside), copied, None))
+        # The address says once more what is inside: that is what makes it one that may be taken.
+        address = _either(within, self.address(row, int32(0)), edge.address(int32(0), int32(0)))
+        stride = tirx.Select(inside, self.strides[0], edge.strides[0])
+        return Strip(address, stride, self.strides[1], before)
+
+    def _within(self, row: ir.Expr, height: int) -> ir.Expr:
+        """Whether these rows lie within the tensor, and `depth` columns of them."""
+        assert self.depth is not None
+        region = self.tile.region
+        *outer, (down, rows), (across, columns) = zip(region.region, region.source.shape, strict=True)
+        conditions = [condition for axis, size in outer for condition in (axis.min >= 0, axis.min < size)]
+        conditions += [down.min + row >= 0, down.min + row + height <= rows]
+        conditions += [across.min >= 0, across.min < columns, across.min + self.depth <= columns]
+        return functools.reduce(tirx.And, conditions)
+
+
+def _either(condition: ir.Expr, then: ir.Expr, otherwise: ir.Expr) -> ir.Expr:
+    """One of two addresses."""
+    return ir.Call(ir.Op.get("prim.if_then_else"), [condition, then, otherwise], ret_ty=then.ty)
 
 
 @dataclass(frozen=True)
