@@ -92,7 +92,7 @@ class PackNarrow:
 
 class _Rewriter(CarriedValues):
     def __init__(self, tiles: PackedTiles, context: PassContext) -> None:
-        super().__init__(NIBBLES, str(context.target.kind))
+        super().__init__(NIBBLES, f"the backend {context.backend.name!r}")
         self._tiles, self._context = tiles, context
         self._buffers: dict[ir.Var, ir.Var] = {}
         self._staged: list[S.Stmt] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvm import ir, tirx
+from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 from tvm.tirx.buffer import is_buffer_var
 
@@ -50,7 +51,7 @@ def uses_narrow_types(func: tirx.PrimFunc) -> bool:
         return True
     return bool(narrow_buffers(func)) or any(
         str(getattr(expr.ty, "dtype", "")) in names
-        for kind in (ir.prim.expr.Cast, tirx.IntImm, ir.Call)
+        for kind in (E.Cast, E.IntImm, ir.Call)
         for expr in visit.collect(func.body, kind)
     )
 
