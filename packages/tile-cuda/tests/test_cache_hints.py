@@ -69,3 +69,14 @@ def test_refuses_what_is_no_policy_and_two_for_one_tensor():
                 T.copy(A, a, eviction_policy="evict_last")
                 T.copy(A, a, eviction_policy="evict_first")
                 T.copy(a, B)
+
+
+def test_a_tensor_that_is_written_is_loaded_plainly():
+    @T.prim_func
+    def kernel(A: T.Tensor((512,), "float16")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((512,), "float16")
+            T.copy(A, a, eviction_policy="evict_last")
+            T.copy(a, A)
+
+    assert "tile_load_evict" not in tl.compile(kernel, target=TARGET).kernel_source

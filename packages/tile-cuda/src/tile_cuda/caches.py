@@ -1,8 +1,8 @@
 """Loads that tell the second-level cache how long to keep what they read.
 
 PTX ISA, "createpolicy" and "Cache Eviction Priority Hints". The hint is the instruction's operand, so that a tensor and
-its neighbour in a cache line may differ; the compiler makes the constant once a thread. Before sm_80 they are plain
-loads.
+its neighbour in a cache line may differ; the compiler makes the constant once a thread. Nothing is stored to such
+tensors while the kernel runs, so the compiler may move the loads like any other. Before sm_80 they are plain.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ __device__ __forceinline__ Vector tile_load_@policy@(const T* from) {
     unsigned words[4];
     unsigned long long policy;
     asm("createpolicy.fractional.L2::@policy@.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "l"(__cvta_generic_to_global(from)), "l"(policy)
-                 : "memory");
+    asm("ld.global.nc.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+        : "l"(__cvta_generic_to_global(from)), "l"(policy));
     Vector vector;
     memcpy(&vector, words, 16);
     return vector;

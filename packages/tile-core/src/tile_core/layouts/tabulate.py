@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from tvm import ir, tirx
 
-Table = NDArray[np.int64]
+Table: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+"""`numpy.typing` would say it shorter, and takes longer to import than all layouts."""
 
 BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
     tirx.Add: np.add,

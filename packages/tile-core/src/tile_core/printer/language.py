@@ -123,7 +123,7 @@ class Language:
     * `clusters`: whether blocks can be launched in clusters.
     * `vector_calls`: the operations whose result may be a vector.
     * `launch`: prints a launch nest; `vector_load`, `vector_store`: accesses of more than one lane; `loads`: tensors to
-      the snippets that load vectors of them.
+      the snippets that load vectors of them where nothing is stored to them.
     * `element`: prints an element of a buffer in place of `name[offset]`; `place`: the address of an element for an
       operation that accounts for its accesses itself, in place of `&name[offset]`.
     * `wraps_stored`: integers that overflow are computed as unsigned ones also where they are only stored.

@@ -175,8 +175,12 @@ class Printer:
         type_name = self.type_name(parameter.dtype)
         if parameter.kind != "buffer":
             return f"{type_name} {parameter.name}"
-        const = "" if func.params[parameter.position] in self._written else self.language.const
+        const = "" if self.is_written(func.params[parameter.position]) else self.language.const
         return f"{const}{type_name}* {self.language.restrict}{parameter.name}"
+
+    def is_written(self, buffer: Node) -> bool:
+        """Whether the function may store to the memory of a parameter."""
+        return buffer in self._written
 
     def _descriptor(self, parameter: Parameter) -> str:
         if self.language.descriptor is None:

@@ -241,7 +241,7 @@ def _vector_store(words: Words) -> StmtHandler:
         target = element(printer, node.buffer, _first(node.indices), Use("write", lanes))
         value = element(printer, source.source, _first(source.indices), Use("read", lanes))
         load = printer.language.loads.get(str(source.source.name))
-        if load is None or regions.scope(source.source) != regions.GLOBAL:
+        if load is None or regions.scope(source.source) != regions.GLOBAL or printer.is_written(source.source):
             read = f"*reinterpret_cast<const {vector}*>(&{value.text})"
         else:
             printer.snippet(load)
