@@ -115,8 +115,9 @@ def rms_norm(M, N, eps=1e-6):
 def attention(H, S, D, dtype, causal, bq=64, bk=None):
     """softmax(Q K^T / sqrt(D)) V for H heads, keys beyond a query hidden when `causal`.
 
-    Powers of two, as attention is usually written: the factor of the scores and that of the base are one. A block of
-    scores stays in the first-level cache; a narrow one hides less of itself along the diagonal.
+    Powers of two, as attention is usually written: the factor of the scores and that of the base are one. Rows whose
+    maximum stays are not scaled. A block of scores stays in the first-level cache; a narrow one hides less of itself
+    along the diagonal.
     """
     bk = bk or (64 if causal else 128)
     is_ragged = not isinstance(S, int) or S % bk != 0
@@ -164,7 +165,8 @@ def attention(H, S, D, dtype, causal, bq=64, bk=None):
                 for i in T.Parallel(bq):
                     total[i] = total[i] * before[i] + part[i]
                 for i, j in T.Parallel(bq, D):
-                    o[i, j] = o[i, j] * before[i]
+                    if before[i] != 1:
+                        o[i, j] = o[i, j] * before[i]
                 T.copy(s, p)
                 T.gemm(p, v, o)
             for i, j in T.Parallel(bq, D):
