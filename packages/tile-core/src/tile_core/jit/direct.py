@@ -30,6 +30,8 @@ Call = Callable[..., Any]
 _API = b"dlpack_exchange_api"
 _DLPACK_MAJOR = 1
 _TAKES_KEYWORDS_FAST = 0x82  # METH_FASTCALL | METH_KEYWORDS
+_NO_COMPILER = "tile-calls-hold-no-cxx"
+"""The loader asks a C++ compiler for its runtime library, `$CXX` by default, which takes longer than all else here."""
 _NEEDED = (
     "PyCapsule_GetPointer", "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread",
     "PyFloat_AsDouble", "PyLong_AsLongLong", "PyObject_Type", "PyObject_Vectorcall", "Py_DecRef", "Py_IncRef",
@@ -183,4 +185,4 @@ def _module() -> Any:
         path.write_text(text, "utf-8")
         tvm.runtime.load_module(str(path)).write_to_file(str(path.with_suffix(".o")), "o")
         content = path.with_suffix(".o").read_bytes()
-    return tvm_ffi_orcjit.default_session().load_module(content, keep_module_alive=True)
+    return tvm_ffi_orcjit.default_session().load_module(content, cxx=_NO_COMPILER, keep_module_alive=True)
