@@ -171,6 +171,18 @@ def test_partial_writes_leave_the_other_half():
         assert given[0].view(torch.uint8).tolist() == [0x21, 0x51, 0x29, 0x21]
 
 
+def test_two_launches_use_one_tensor():
+    @T.prim_func
+    def twice(A: T.Tensor((32,), "int4"), B: T.Tensor((32,), "int4")):
+        with T.Kernel(1):
+            T.copy(A, B)
+        with T.Kernel(1):
+            for i in T.Parallel(32):
+                B[i] = B[i] << A[i] % 2
+
+    assert_same(both(twice, some_bytes(16), some_bytes(16)))
+
+
 def test_tfloat32_tensors_and_scalars():
     @T.prim_func
     def scale(A: T.Tensor((100,), "tfloat32"), B: T.Tensor((100,), "tfloat32"), factor: T.int4):

@@ -20,7 +20,7 @@ Value = Any
 """A numpy scalar, or an array that broadcasts to the iteration space."""
 Function = Callable[..., Value]
 
-FLOAT32 = DType("float32")
+FLOAT32, INT32 = DType("float32"), DType("int32")
 
 
 def _divide_toward_zero(a: Value, b: Value) -> Value:
@@ -96,6 +96,10 @@ def binary(node: type, dtype: DType) -> Function:
         return lambda a, b: compare(widen(a), widen(b))
     if node is E.Div and not dtype.is_float:
         return _divide_toward_zero
+    if node is E.LShift and dtype.bits < 8:
+        # ml_dtypes keeps the bits that leave a type narrower than a byte.
+        wide, fitted = converter(dtype, INT32), converter(INT32, dtype)
+        return lambda a, b: fitted(np.left_shift(wide(a), wide(b)))
     return rounded(ARITHMETIC[node], dtype)
 
 

@@ -102,7 +102,9 @@ class _Rewriter(CarriedValues):
         if not is_launch(loop):
             return mutator.default_mutate(loop)
         nest = from_stmt(loop)
+        # A view is a name of its launch alone.
         self._views = []
+        self._buffers = {buffer: own for buffer, own in self._buffers.items() if not _is_packed(buffer)}
         body = mutator.mutate(nest.body)
         return replace(nest, body=visit.sequence([*self._views, body], loop.span)).to_stmt()
 
