@@ -70,10 +70,17 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}")
     value = getattr(importlib.import_module(_NAMES[name]), name)
     globals()[name] = value
     return value
+
+
+def _elsewhere(name: str) -> str:
+    from tile_core.language._names import PORTABLE_NAMES
+
+    is_language = any(name in names for names in PORTABLE_NAMES.values())
+    return f"; it is T.{name} of `import tile_core.language as T`" if is_language else ""
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import tile_core.language as T
-from tile_core.errors import DeviceValueAsNumberError
+from tile_core.errors import DeviceValueAsNumberError, IndexCountError
 
 BODIES = {
     "assignments": """
@@ -273,6 +273,27 @@ def test_functions_of_other_libraries_are_not_for_device_values(refused, functio
         def kernel(A: T.Tensor((8,), T.float32)):
             with T.Kernel(1, threads=32):
                 A[1] = function(A[0])
+
+
+@pytest.mark.parametrize("array", [np.zeros(8), torch.zeros(8)])
+def test_arrays_of_other_libraries_are_not_indexed_by_device_values(refused, array):
+    with refused(DeviceValueAsNumberError, at="A[i] = array[i]", naming=("pass",)):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), T.float32)):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(8):
+                    A[i] = array[i]
+
+
+def test_a_nest_binds_a_name_for_each_of_its_loops(refused):
+    with refused(IndexCountError, at="A[i, 0] = 1", naming=("for i, j in",)):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8, 8), T.float32)):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(8, 8):
+                    A[i, 0] = 1
 
 
 def test_a_dict_is_not_looked_up_by_a_device_value(refused):

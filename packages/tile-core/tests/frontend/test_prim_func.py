@@ -470,6 +470,29 @@ def test_a_name_that_this_package_does_not_have(refused):
                 A[0] = tl.compil(A[0])
 
 
+def test_names_of_the_language_are_not_those_of_the_package():
+    with pytest.raises(AttributeError, match=r"it is T\.prim_func of `import tile_core\.language as T`"):
+        tl.prim_func
+
+
+def test_a_kernel_without_its_grid(refused):
+    from tile_core.errors import LoopUseError
+
+    with refused(LoopUseError, at="with T.Kernel:", naming=("T.Kernel(...)",)):
+
+        @T.prim_func
+        def kernel(A: Ints):
+            with T.Kernel:
+                A[0] = 1
+
+    with refused(LoopUseError, at="with A:", naming=("context manager",)):
+
+        @T.prim_func
+        def kernel2(A: Ints):
+            with A:
+                A[0] = 1
+
+
 def test_a_program_is_no_kernel(refused):
     from tile_core.errors import NotAKernelError
 

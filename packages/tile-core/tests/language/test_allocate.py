@@ -133,3 +133,15 @@ def test_an_extent_that_reads_a_buffer_is_refused() -> None:
                 T.clear(tile)
 
     assert caught.value.span is not None
+
+
+@pytest.mark.parametrize(
+    ("allocate", "scope"), [(T.alloc_shared, "sharedd"), (T.alloc_fragment, "fragment"), (T.allocate, "mem")]
+)
+def test_a_scope_that_is_no_memory(allocate: Any, scope: str) -> None:
+    with pytest.raises(AllocationError, match=f"'{scope}', which is no memory"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "float32")):
+            with T.Kernel(1):
+                allocate((8,), "float32", scope=scope)

@@ -254,6 +254,12 @@ class PlainScope:
     ) -> None:
         if isinstance(manager, LoopNest):
             raise LoopUseError(f"{manager} is a loop and is opened by `with`", remedy="write `for i in ...`")
+        if not hasattr(manager, "__enter__"):
+            word = getattr(manager, "tile_opened_by", None)
+            raise LoopUseError(
+                f"`with` a {type(manager).__name__}, which opens nothing",
+                remedy=f"write `{word} {manager}(...)`" if word else "give a context manager, such as T.Kernel(...)",
+            )
         self._manager = manager
         self._device = bool(getattr(manager, "tile_device_scope", False))
         self._names = _NameScope("device region", self._device, names, scope, containers)

@@ -249,7 +249,10 @@ class Expr(Value):
         )
 
     def __len__(self) -> int:
-        raise DeviceValueAsNumberError(f"len() of the scalar {self}", remedy="a scalar has no length")
+        raise DeviceValueAsNumberError(
+            f"len() of the scalar {self}",
+            remedy="a scalar has no length and indexes no tensor of another library: pass that as an argument",
+        )
 
     def __getitem__(self, index: Any) -> Any:
         raise IndexCountError(f"{self} is indexed and has no elements", remedy="index a buffer")

@@ -96,6 +96,11 @@ def _coded(error: Exception) -> TileError | None:
     function = match and _called_by_name(error, match["name"])
     if match is not None and function is not None:
         return CallSignatureError(text, remedy=signature_remedy(match["name"], function, text))
+    if isinstance(error, IndexError) and str(error).startswith("only integers, slices"):
+        return DeviceValueAsNumberError(
+            f"an array of numpy is indexed by no number of Python: {_first_line(error)}",
+            remedy="pass the array as a tensor parameter to index it by a value of the kernel",
+        )
     if isinstance(error, TypeError) and _OUR_VALUES.search(str(error)):
         return DeviceValueAsNumberError(
             f"a function of Python was given a value that is known only when the kernel runs: {_first_line(error)}",
@@ -112,7 +117,7 @@ def _other_name(module: types.ModuleType, name: str) -> str:
     """Where a name that a module lacks may be found."""
     language = sys.modules.get("tile_core.language")
     if language is not None and name in language.__all__:
-        return f"it is T.{name} (import tile_core.language as T)"
+        return f"write T.{name}, with `import tile_core.language as T`"
     return did_you_mean(name, dir(module), f"dir({module.__name__}) lists its names")
 
 

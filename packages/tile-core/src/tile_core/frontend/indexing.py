@@ -122,9 +122,11 @@ def _scalar(name: str, value: Any) -> Index:
 
 
 def _number(name: str, value: Any) -> int:
-    if isinstance(value, bool | float | str | list | tuple) or not hasattr(value, "__index__"):
+    is_tuple = isinstance(value, list | tuple)
+    if is_tuple or isinstance(value, bool | float | str) or not hasattr(value, "__index__"):
         raise IndexCountError(
-            f"{name} is indexed with {value!r} of type {type(value).__name__}", remedy="index with integers or slices"
+            f"{name} is indexed with {value!r} of type {type(value).__name__}",
+            remedy="name each index of the loop, `for i, j in ...`" if is_tuple else "index with integers or slices",
         )
     return int(as_number(value))
 

@@ -10,9 +10,10 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.ops import AllocationError
+from tile_core.errors.suggest import did_you_mean
 from tile_core.frontend.builder import Builder, current_builder
 from tile_core.frontend.values import Buffer, Value, VarCell, unwrap
-from tile_core.ir.regions import FRAGMENT, GLOBAL, LOCAL, REDUCER, VAR
+from tile_core.ir.regions import FRAGMENT, GLOBAL, LOCAL, REDUCER, SHARED, VAR
 from tile_core.ir.visit import collect
 from tile_core.language._operands import is_positive_int
 from tile_core.language.reducer import declare as declare_reducer
@@ -31,6 +32,9 @@ __all__ = [
 
 Shape = Any
 """An int, an expression, or a sequence of them."""
+
+# A scope begins with its memory: `shared.dyn` and `shared.barrier` are shared.
+_MEMORIES = ("global", "shared", "local")
 
 
 def alloc_shared(shape: Shape, dtype: Any, scope: str = "shared.dyn") -> Buffer:
@@ -213,6 +217,11 @@ def _require_kernel(builder: Builder, hint: str) -> None:
 def _declare(shape: Shape, dtype: Any, scope: str, name: str) -> ir.Var:
     if not isinstance(scope, str):
         raise AllocationError(f"the scope of {name} is {scope!r}", remedy='scopes are named: "shared", "local", ...')
+    if scope.partition(".")[0] not in _MEMORIES:
+        raise AllocationError(
+            f"the scope of {name} is {scope!r}, which is no memory",
+            remedy=did_you_mean(scope, (*SHARED, FRAGMENT, LOCAL, VAR, GLOBAL), "leave it out for the usual one"),
+        )
     extents = [_extent(extent, axis, name) for axis, extent in enumerate(_dimensions(shape, name))]
     return tirx.decl_buffer(extents, as_dtype(dtype).tvm, name, scope=scope)
 

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from tvm import ir, tirx
 
@@ -225,8 +225,13 @@ class KernelLaunchFrame:
 class KernelType:
     """A dialect's `Kernel`: calling it checks the launch and makes the context manager."""
 
+    tile_opened_by: ClassVar[str] = "with"
+
     kind: KernelKind
     __doc__: str = field(default="")
+
+    def __str__(self) -> str:
+        return "T.Kernel"
 
     def __call__(self, *blocks: Any, **options: Any) -> KernelLaunchFrame:
         self._check(blocks, options)
