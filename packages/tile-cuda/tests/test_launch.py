@@ -417,7 +417,7 @@ def test_a_refused_launch_names_kernel_grid_and_block(driver: Driver) -> None:
     for words in ("kernel_kernel", "grid (70000, 3, 1)", "block (32, 2, 1)", "0 bytes", "CUDA_ERROR_INVALID_VALUE"):
         assert words in raised.value.message
     assert [launch["sizes"] for launch in driver.launches] == [[70_000, 3, 1, 32, 2, 1]] * 2
-    error = kernel.located(KernelLaunchError("no"), (np.zeros((3, 4), "int8"),))
+    error = kernel.caller.located(KernelLaunchError("no"), (np.zeros((3, 4), "int8"),))
     assert "n int8 (3, 4)" in error.message
 
 
