@@ -8,25 +8,21 @@ tiles, dot products or multiply-adds. float16 is computed as float32.
 from __future__ import annotations
 
 import functools
-import json
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import tvm
 
 import tile_core as tl
 import tile_core.language as T
-from tile_cpu.compiler import object_bytes
+from tile_core.jit.objects import compiled_text, load_object
 from tile_cpu.llvm import amx
 from tile_cpu.llvm.features import CpuFacts, cpu_facts, host_target
 from tile_cpu.llvm.gemm_kernels import DOTS
-from tile_cpu.runtime import linked
 
 MEMORY = "memory"
 _SECONDS = 0.01
@@ -98,14 +94,9 @@ def _compiled(dtype: str) -> tuple[Callable[[int], object], int]:
     """The loop as a function of its steps, and its operations in a step."""
     loop, (cpu, features) = _loop(dtype), host_target()
     triple = str(tvm.target.codegen.llvm_get_system_triple())
-    target = json.dumps({"kind": "llvm", "mtriple": triple, "mcpu": cpu}).replace('"', "\\22")
-    text = f'target triple = "{triple}"\n{loop.text}\n!tvm_target = !{{!0}}\n!0 = !{{!"{target}"}}\n'
-    text += f'attributes #0 = {{ "target-cpu"="{cpu}" "target-features"="{",".join(features)}" }}\n'
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "loop.ll"
-        path.write_text(text, "utf-8")
-        image = object_bytes(tvm.runtime.load_module(str(path)))
-    return linked(image)["run"], loop.operations
+    attributes = f'attributes #0 = {{ "target-cpu"="{cpu}" "target-features"="{",".join(features)}" }}'
+    image = compiled_text(f'target triple = "{triple}"\n{loop.text}\n{attributes}\n', mtriple=triple, mcpu=cpu)
+    return load_object(image)["run"], loop.operations
 
 
 def _seconds(threads: int, call: Callable[[], object]) -> float:

@@ -69,6 +69,7 @@ def level(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, str]]:
 def build() -> Callable[..., Any]:
     """Compile a lowered function for this machine: `build(func)` is callable, `build.module()` the last LLVM module."""
     from tile_core.jit.artifact import Artifact, CompileRequest
+    from tile_core.jit.objects import object_bytes
     from tile_cpu import compiler, emulator
     from tile_cpu.target import parse_target
 
@@ -81,7 +82,7 @@ def build() -> Callable[..., Any]:
         if not emulator.wanted(request):
             return module["main"]
         pool = compiler.pool_object(request.target)
-        files = {compiler.KERNEL_OBJECT: compiler.object_bytes(module), compiler.POOL_OBJECT: pool}
+        files = {compiler.KERNEL_OBJECT: object_bytes(module), compiler.POOL_OBJECT: pool}
         return emulator.load_emulated(Artifact(files, report={"symbol": "main"}), request, 1)
 
     compiled.module = lambda: modules[-1]  # type: ignore[attr-defined]

@@ -7,11 +7,8 @@ on floats, and vectorisers and storage planners that this backend has its own of
 from __future__ import annotations
 
 import functools
-import json
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tvm
@@ -23,6 +20,7 @@ from tile_core.errors.passes import CodegenError
 from tile_core.ir import visit
 from tile_core.jit.artifact import Artifact
 from tile_core.jit.host import packed_entry
+from tile_core.jit.objects import compiled_text, object_bytes
 from tile_core.ops.threads import EXTERN_CALLS, called
 from tile_core.passes.lower import lower
 from tile_core.plugins.manager import backend
@@ -126,14 +124,6 @@ def build_module(lowered: tirx.PrimFunc, request: CompileRequest) -> Any:
     return tvm.get_global_func("target.build.llvm")(whole, target)
 
 
-def object_bytes(module: Any) -> bytes:
-    """The object file of an LLVM module."""
-    with tempfile.TemporaryDirectory(prefix="tile-") as folder:
-        path = Path(folder) / KERNEL_OBJECT
-        module.write_to_file(str(path), "o")
-        return path.read_bytes()
-
-
 def pool_object(target: Target) -> bytes:
     """The object file of `pool/pool.ll`, which runs blocks on the cores: the same for every kernel of a target."""
     return _pool_object(target.option("cpu"), target.option("triple"))
@@ -142,12 +132,7 @@ def pool_object(target: Target) -> bytes:
 @functools.cache
 def _pool_object(cpu: str, triple: str) -> bytes:
     text = resources.files("tile_cpu").joinpath("pool/pool.ll").read_text("utf-8")
-    described = json.dumps({"kind": "llvm", "mtriple": triple, "mcpu": cpu}).replace('"', "\\22")
-    text = f'target triple = "{triple}"\n{text}\n!tvm_target = !{{!0}}\n!0 = !{{!"{described}"}}\n'
-    with tempfile.TemporaryDirectory(prefix="tile-") as folder:
-        path = Path(folder) / "pool.ll"
-        path.write_text(text, "utf-8")
-        return object_bytes(tvm.runtime.load_module(str(path)))
+    return compiled_text(f'target triple = "{triple}"\n{text}', mtriple=triple, mcpu=cpu)
 
 
 def _module(functions: tuple[tirx.PrimFunc, ...]) -> ir.IRModule:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_core.errors import NoDeviceError, UnsupportedOnTargetError
+from tile_core.jit.objects import load_object
 from tile_core.settings import settings
 from tile_cpu import emulator
 from tile_cpu.compiler import EXTERNS, KERNEL_OBJECT, POOL_OBJECT
@@ -50,9 +51,6 @@ class _Pool(ctypes.Structure):
 
 
 _AS_TORCH_SAYS = 0
-_NO_COMPILER = "tile-kernels-hold-no-cxx"
-"""The loader asks a C++ compiler for its runtime library, `$CXX` by default. Kernels need none, and no machine a
-compiler."""
 
 _pools: dict[int, _Pool] = {}
 _libraries: list[ctypes.CDLL] = []
@@ -77,7 +75,7 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
         return _absent(missing)
     _require_functions(artifact.report.get(EXTERNS, ()))
     _register_print()
-    module = linked(artifact.files[KERNEL_OBJECT])
+    module = load_object(artifact.files[KERNEL_OBJECT])
     pool = _pool(artifact.files[POOL_OBJECT])
     module[SET_POOL](ctypes.c_void_p(ctypes.addressof(pool)))
     entry: Callable[..., None] = module[artifact.report["symbol"]]
@@ -93,13 +91,6 @@ def _require_functions(names: Sequence[str]) -> None:
             f"no library of this process defines {', '.join(missing)}, which the kernel calls",
             remedy="load it before: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)",
         )
-
-
-def linked(image: bytes, **options: bool) -> Any:
-    """The module of an object file."""
-    import tvm_ffi_orcjit
-
-    return tvm_ffi_orcjit.default_session().load_module(image, cxx=_NO_COMPILER, **options)
 
 
 def _absent(missing: str) -> Callable[..., None]:
@@ -157,7 +148,7 @@ def _configure_tvm_pool(threads: int) -> None:
 
 @functools.cache
 def _pool_module(pool_object: bytes) -> Any:
-    return linked(pool_object, keep_module_alive=True)
+    return load_object(pool_object, stays=True)
 
 
 def _entry(pool_object: bytes, name: str) -> int:

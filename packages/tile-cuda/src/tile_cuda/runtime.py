@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import json
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, SET_LAUNCHER
 from tile_core.errors import TileError
 from tile_core.errors.device import DescriptorError, KernelLaunchError
 from tile_core.ir.descriptors import WORDS
+from tile_core.jit.objects import compiled_text, load_object
 from tile_cuda import attributes
 from tile_cuda.errors import MissingDriverError
 from tile_cuda.spare import spare_cubin
@@ -137,9 +135,7 @@ class _Module:
 
     def entry(self) -> Callable[..., None]:
         """The packed function; refusals of the driver become `KernelLaunchError`."""
-        import tvm_ffi_orcjit
-
-        module = tvm_ffi_orcjit.default_session().load_module(self._artifact.files[HOST_OBJECT])
+        module = load_object(self._artifact.files[HOST_OBJECT])
         launch, describe = _host_functions()
         launcher = _Launcher(launch, ctypes.addressof(self._record), describe)
         self._kernels.append(launcher)
@@ -304,16 +300,6 @@ def _text(driver: ctypes.CDLL, status: int) -> str:
 @functools.cache
 def _host_functions() -> tuple[int, int]:
     """The addresses of `launch` and `describe` of `launch.ll`, compiled for this machine."""
-    import tvm
-    import tvm_ffi_orcjit
-
     text = resources.files("tile_cuda").joinpath("launch.ll").read_text("utf-8")
-    described = json.dumps({"kind": "llvm"}).replace('"', "\\22")
-    text += f'\n!tvm_target = !{{!0}}\n!0 = !{{!"{described}"}}\n'
-    with tempfile.TemporaryDirectory(prefix="tile-cuda-") as folder:
-        path = Path(folder) / "launch.ll"
-        path.write_text(text, "utf-8")
-        tvm.runtime.load_module(str(path)).write_to_file(str(path.with_suffix(".o")), "o")
-        content = path.with_suffix(".o").read_bytes()
-    module = tvm_ffi_orcjit.default_session().load_module(content, keep_module_alive=True)
+    module = load_object(compiled_text(text), stays=True)
     return int(module["tile_cuda_launcher"]()), int(module["tile_cuda_describer"]())

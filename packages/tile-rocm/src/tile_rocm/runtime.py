@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile_core.device import HOST_OBJECT, SET_LAUNCHER
 from tile_core.emulator import load_emulated
+from tile_core.jit.objects import load_object
 from tile_rocm.errors import LaunchError
 from tile_rocm.libraries import RUNTIME, library
 
@@ -64,9 +65,7 @@ class _Module:
 
     def packed(self) -> Callable[..., None]:
         """The function that a kernel calls."""
-        import tvm_ffi_orcjit
-
-        host = tvm_ffi_orcjit.default_session().load_module(self._artifact.files[HOST_OBJECT])
+        host = load_object(self._artifact.files[HOST_OBJECT])
         host[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(self._record)))
         entry = host[str(self._artifact.report["symbol"])]
 

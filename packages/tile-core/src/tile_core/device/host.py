@@ -8,8 +8,6 @@ only programs with descriptors call (`ir/descriptors.py`). `device` is -1 where 
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -26,6 +24,7 @@ from tile_core.errors.device import KernelLaunchError
 from tile_core.ir import visit
 from tile_core.ir.alignment import asked_of
 from tile_core.jit.host import packed_entry
+from tile_core.jit.objects import object_bytes
 
 HOST_OBJECT = "host.o"
 SET_LAUNCHER = "tile_set_launcher"
@@ -94,7 +93,7 @@ def host_object(program: SplitProgram, device_type: int) -> bytes:
     module = tvm.IRModule({str(func.attrs["global_symbol"]): func for func in functions})
     for step in _STEPS:
         module = step(module)
-    return _object_bytes(tvm.get_global_func("target.build.llvm")(module, target))
+    return object_bytes(tvm.get_global_func("target.build.llvm")(module, target))
 
 
 def _lower_alignment(host: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -114,10 +113,3 @@ def _setter() -> tirx.PrimFunc:
     record = tirx.Var("record", "handle")
     body = S.Evaluate(tirx.call_extern("int32", "tile_store_launcher", record))
     return packed_entry(tirx.PrimFunc([record], body).with_attr("global_symbol", SET_LAUNCHER))
-
-
-def _object_bytes(module: Any) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="tile-") as folder:
-        path = Path(folder) / HOST_OBJECT
-        module.write_to_file(str(path), "o")
-        return path.read_bytes()

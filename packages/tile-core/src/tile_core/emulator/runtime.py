@@ -18,6 +18,7 @@ from tile_core.errors.base import SourceSpan, TileError
 from tile_core.errors.device import DescriptorError
 from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.ir.asserts import ASSERTION_REMEDY
+from tile_core.jit.objects import load_object
 
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact
@@ -69,10 +70,8 @@ def load_emulated(artifact: Artifact) -> Callable[..., None]:
 
     Calling it raises one of the errors of `errors/emulator.py` when the kernel does not finish or a check fails.
     """
-    import tvm_ffi_orcjit
-
     library = _load_library(artifact.files[LIBRARY])
-    module = tvm_ffi_orcjit.default_session().load_module(artifact.files[HOST_OBJECT])
+    module = load_object(artifact.files[HOST_OBJECT])
     launch, describe = (_address(library, f"tile_emulated_{name}") for name in ("launch", "describe"))
     record = _Launcher(launch, None, describe)
     _kept.append((library, record))

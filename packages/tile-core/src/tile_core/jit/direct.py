@@ -14,24 +14,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import json
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import tvm_ffi
+
+from tile_core.jit.objects import compiled_text, load_object
 
 Call = Callable[..., Any]
 
 _API = b"dlpack_exchange_api"
 _DLPACK_MAJOR = 1
 _TAKES_KEYWORDS_FAST = 0x82  # METH_FASTCALL | METH_KEYWORDS
-_NO_COMPILER = "tile-calls-hold-no-cxx"
-"""The loader asks a C++ compiler for its runtime library, `$CXX` by default, which takes longer than all else here."""
 _NEEDED = (
     "PyCapsule_GetPointer", "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread",
     "PyFloat_AsDouble", "PyLong_AsLongLong", "PyObject_Type", "PyObject_Vectorcall", "Py_DecRef", "Py_IncRef",
@@ -162,7 +159,8 @@ def _machine() -> _Machine | None:
     objects = (torch.Tensor, torch.nn.Parameter, is_neg, int, float, True, False, None)
     functions = (exchange.describe, exchange.current_stream, exchange.allocate)
     kinds = _Kinds(*map(id, objects), *functions)
-    module = _module()
+    text = resources.files("tile_core.jit").joinpath("direct.ll").read_text("utf-8")
+    module = load_object(compiled_text(text), stays=True)
     method = _Method(b"kernel", int(module["tile_direct_call"]()), _TAKES_KEYWORDS_FAST, None)
     return _Machine(method, kinds, objects, module["tile_direct_raise"])
 
@@ -170,19 +168,3 @@ def _machine() -> _Machine | None:
 def _python(name: str, result: Any, *arguments: Any) -> Any:
     """A function of CPython's C interface."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
-
-
-def _module() -> Any:
-    """`direct.ll`, compiled for this machine."""
-    import tvm
-    import tvm_ffi_orcjit
-
-    text = resources.files("tile_core.jit").joinpath("direct.ll").read_text("utf-8")
-    described = json.dumps({"kind": "llvm"}).replace('"', "\\22")
-    text += f'\n!tvm_target = !{{!0}}\n!0 = !{{!"{described}"}}\n'
-    with tempfile.TemporaryDirectory(prefix="tile-") as folder:
-        path = Path(folder) / "direct.ll"
-        path.write_text(text, "utf-8")
-        tvm.runtime.load_module(str(path)).write_to_file(str(path.with_suffix(".o")), "o")
-        content = path.with_suffix(".o").read_bytes()
-    return tvm_ffi_orcjit.default_session().load_module(content, cxx=_NO_COMPILER, keep_module_alive=True)
