@@ -1,7 +1,8 @@
 """Writes the pages that are generated from the code: `errors.md`, `settings.md` and `language/names.md`.
 
     python docs/generate.py            write them
-    python docs/generate.py --check    exit with status 1 if one is not current
+    python docs/generate.py --check    exit with status 1 if one is not current, or if `architecture.md`, which is
+                                       written by hand, does not name a pass or a part of tile-core
 
 The code is the only place where these are described: an error by its class's docstring, a setting by its descriptor, a
 name of the language by its docstring. The page of dtypes has a generator of its own beside its table,
@@ -16,12 +17,15 @@ import pkgutil
 import sys
 from pathlib import Path
 
+import tile_core
 import tile_core.errors
 from tile_core import language
 from tile_core.errors import TileError
 from tile_core.language.refused import REASONS
+from tile_core.passes.pipeline import build_pipeline
 from tile_core.plugins import manager
 from tile_core.settings import CoreSettings, Settings
+from tile_core.targets.select import select_target
 
 DOCS = Path(__file__).parent
 DISTRIBUTIONS = {path.name for path in (DOCS.parent / "packages").iterdir()}
@@ -102,6 +106,8 @@ FAMILIES = {
     "language.pointers": "Pointers and foreign calls",
     "language.types": "Types for annotations",
 }
+TARGETS = ("cpu", "cuda", "rocm")
+"""Targets whose pipelines have all passes between them."""
 APART = ("dtypes", "language.raw", "language.refused")
 
 
@@ -225,6 +231,16 @@ def settings_page() -> str:
     return "\n".join(lines)
 
 
+def unnamed_parts() -> list[str]:
+    """The passes of `TARGETS`, and the parts of tile-core, that `architecture.md` leaves out."""
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    names = [f"{part.name}/" if part.ispkg else f"{part.name}.py" for part in pkgutil.iter_modules(tile_core.__path__)]
+    for kind in TARGETS:
+        target = select_target(kind)
+        names += [step.name for step in build_pipeline(manager.backend(target.backend), target)]
+    return [name for name in dict.fromkeys(names) if f"`{name}`" not in text]
+
+
 PAGES = {"errors.md": errors_page, "settings.md": settings_page, "language/names.md": names_page}
 
 
@@ -239,6 +255,9 @@ def main(arguments: list[str]) -> int:
                 path.write_text(text, encoding="utf-8")
     if stale and "--check" in arguments:
         print(f"not current: {', '.join(stale)}; run python docs/generate.py", file=sys.stderr)
+        return 1
+    if unnamed := unnamed_parts():
+        print(f"architecture.md does not name {', '.join(unnamed)}", file=sys.stderr)
         return 1
     return 0
 
