@@ -117,3 +117,30 @@ def test_a_mask_that_is_always_true_is_no_mask() -> None:
     built(x, out)
     assert torch.equal(out, x + 1)
     assert "T.Select" not in built.get_kernel_source()
+
+
+@pytest.mark.parametrize("limit", [0, 70, 2**31 - 1, 2**31 - 64, 2**31 - 63, -(2**31), 5 - 2**31, 63 - 2**31])
+def test_masks_with_sums_of_data_that_wrap(limit: int) -> None:
+    """In one corner of a nest a sum may be as it is in none of the other iterations."""
+
+    @T.prim_func
+    def kernel(L: T.Tensor((1,), "int32"), n: T.int32, Out: T.Tensor((4, 64), "int32")):
+        with T.Kernel(1):
+            m = L[0]
+            for i in T.Parallel(64):
+                Out[0, i] = T.Select(i + m > 5, 1, 0)
+            for i in T.Parallel(64):
+                Out[1, i] = T.Select(i + n > 5, 1, 0)
+            for i in T.Parallel(64):
+                Out[2, i] = T.Select(n - i < 5, 1, 0)
+            for i in T.Parallel(64):
+                Out[3, i] = T.Select(63 - i < m + 64, 1, 0)
+
+    built = tl.compile(kernel, target="cpu")
+    out = torch.full((4, 64), 99, dtype=torch.int32)
+    number = torch.tensor([limit], dtype=torch.int32)
+    built(number, limit, out)
+    i = torch.arange(64, dtype=torch.int32)
+    expected = [i + number > 5, i + number > 5, number - i < 5, 63 - i < number + 64]
+    assert torch.equal(out, torch.stack(expected).int())
+    assert built.artifact.report["split_masks"] == 4

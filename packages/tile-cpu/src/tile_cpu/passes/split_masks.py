@@ -9,6 +9,8 @@
 Of the blocks of a triangle only those along its diagonal need the mask, and of rows that end within a block only the
 last one does; which ones, one comparison tells. An affine comparison is true of a whole box of indices where it is
 true in one corner, so that nothing else is computed. A store of what is there already goes, and its nest with it.
+
+Data may be so large that a sum with it wraps around inside of the box: then the mask is run.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from tile_core.ir.regions import constant
 from tile_core.ir.renew import renewed
 from tile_core.passes import rebuild
 from tile_core.passes.base import PassContext
-from tile_core.passes.ranges import conjuncts, reads_memory
+from tile_core.passes.ranges import Ranges, conjuncts, reads_memory
 from tile_core.passes.simplify import IF_THEN_ELSE
 from tile_cpu.passes.affine import Comparison, affine, dtype_of, int_of, uses
 from tile_cpu.passes.loop_nests import Axis, Nest, nest_of
@@ -47,12 +49,15 @@ class SplitMasks:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass; the report counts the nests with two versions."""
         split = 0
+        known = Ranges(func)
+        for bind in visit.collect(func.body, S.Bind):
+            known.bind(bind)
 
         def loop(stmt: S.For, mutator: Any) -> S.Stmt:
             nonlocal split
             if PARALLEL not in stmt.annotations:
                 return mutator.default_mutate(stmt)
-            made = self._split(stmt)
+            made = self._split(stmt, known)
             split += made is not None
             return stmt if made is None else made
 
@@ -62,11 +67,11 @@ class SplitMasks:
         context.report["split_masks"] = split
         return func.with_body(body, func.span)
 
-    def _split(self, stmt: S.For) -> S.Stmt | None:
+    def _split(self, stmt: S.For, known: Ranges) -> S.Stmt | None:
         nest = nest_of(stmt)
         if _elements(nest) < self.least:
             return None
-        masks = _masks(nest)
+        masks = _masks(nest, known)
         corners = [corner for corner in masks.values() if constant(corner) != 1]
         if not masks or any(constant(corner) == 0 for corner in corners):
             return None
@@ -90,7 +95,7 @@ def _elements(nest: Nest) -> int:
     return total
 
 
-def _masks(nest: Nest) -> dict[ir.Expr, ir.Expr]:
+def _masks(nest: Nest, known: Ranges) -> dict[ir.Expr, ir.Expr]:
     """The conditions of the body that are affine in the loops, each with what makes it true in every iteration."""
     names = {bind.var: bind.value for bind in visit.collect(nest.body, S.Bind)}
     local = {loop.loop_var for loop in visit.collect(nest.body, S.For)}
@@ -100,7 +105,7 @@ def _masks(nest: Nest) -> dict[ir.Expr, ir.Expr]:
         written_out = _without_names(condition, names)
         if condition in found or uses(written_out, local) or reads_memory(written_out):
             continue
-        corners = [_corner(atom, nest.axes) for atom in conjuncts(written_out)]
+        corners = [_corner(atom, nest.axes, known) for atom in conjuncts(written_out)]
         if None in corners:
             continue
         every = corners[0]
@@ -133,8 +138,11 @@ def _is_choice(call: ir.Call) -> bool:
     return isinstance(call.op, ir.Op) and call.op.name == IF_THEN_ELSE
 
 
-def _corner(comparison: ir.Expr, axes: tuple[Axis, ...]) -> ir.Expr | None:
-    """The comparison in the iteration where it holds last; `None` where it is not one of affine integers."""
+def _corner(comparison: ir.Expr, axes: tuple[Axis, ...], known: Ranges) -> ir.Expr | None:
+    """The comparison in the iteration where it holds last, and that nothing wraps around before.
+
+    `None` where it is not one of affine integers.
+    """
     if not isinstance(comparison, Comparison) or not is_index_arithmetic(comparison):
         return None
     less, more = comparison.a, comparison.b
@@ -147,7 +155,27 @@ def _corner(comparison: ir.Expr, axes: tuple[Axis, ...]) -> ir.Expr | None:
             return None
         grows = high.coefficient >= low.coefficient
         places[axis.var] = axis.low if grows else axis.low + axis.extent - int_of(dtype_of(axis.var), 1)
-    return visit.mutate(comparison, (ir.Var, lambda var, mutator: places.get(var, var)))
+    corner = visit.mutate(comparison, (ir.Var, lambda var, mutator: places.get(var, var)))
+    for side in (less, more):
+        if known.may_wrap(side):
+            corner = tirx.And(corner, _exact(side, axes))
+    return corner
+
+
+def _exact(side: ir.Expr, axes: tuple[Axis, ...]) -> ir.Expr:
+    """Whether an affine expression stays within its dtype in all iterations, if its part without the loops does."""
+    limit, low, high = 2 ** (int(side.ty.dtype.bits) - 1), 0, 0
+    for axis in axes:
+        part = affine(side, axis.var)
+        extent = constant(axis.extent)
+        assert part is not None and extent is not None
+        side = part.base + axis.low * int_of(dtype_of(axis.low), part.coefficient)
+        last = part.coefficient * (extent - 1)
+        low, high = low + min(0, last), high + max(0, last)
+    if high - low >= limit:
+        return tirx.const(False)
+    least, most = (int_of(dtype_of(side), bound) for bound in (-limit - low, limit - 1 - high))
+    return tirx.And(side >= least, side <= most)
 
 
 def _unmasked(body: S.Stmt, masks: dict[ir.Expr, ir.Expr]) -> S.Stmt | None:
