@@ -105,7 +105,7 @@ def test_a_tile_that_is_filled_again_without_a_fence(monkeypatch: pytest.MonkeyP
     """Threads load from `a` once a turn, and say so; that they have loaded it is what the fence is for."""
     program = two_products(4 * ROWS, 3, "registers")
     assert_right(program, 2)
-    monkeypatch.setattr(ring, "_have_read", lambda: [ring._together()])
+    monkeypatch.setattr(ring, "have_read", lambda: [ring.together()])
     with pytest.raises(EmulatedFenceError, match=r"writes a\[0\], which thread .* reads"):
         assert_right(two_products(4 * ROWS, 3, "registers"), 2)
 

@@ -32,6 +32,7 @@ from tile_core.ir.marks import SAFE_VALUE
 from tile_core.ir.renew import renewed
 from tile_core.ir.views import view_roots, viewed
 from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_core.passes.base import PassContext
 from tile_core.passes.matrix import PRODUCTS, MatrixUnits, Multiplier
@@ -41,6 +42,7 @@ from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.product import Product
 from tile_cuda.matrix.wgmma import WarpgroupProduct
+from tile_cuda.passes.consumer import Consumer
 from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.lower_asynchrony import is_scheduled
 from tile_cuda.passes.operand_sources import operand_sources
@@ -56,7 +58,6 @@ from tile_cuda.passes.pipelines import (
 from tile_cuda.passes.producer import producer_program
 from tile_cuda.passes.ring import (
     Arrival,
-    Consumer,
     Producer,
     Ring,
     allocations,
@@ -246,8 +247,6 @@ class _Specializer:
 
     def _tiles(self, launch: launch_ir.Launch) -> Mapping[ir.Var, SwizzledTile]:
         """The shared tiles that matrix instructions will read, themselves or what they are computed from."""
-        from tile_core.ops import OPS
-
         found: dict[ir.Var, SwizzledTile] = {}
         for stmt in visit.collect(launch.body, S.Evaluate):
             if op_name(stmt) in PRODUCTS:
@@ -293,8 +292,6 @@ class _Specializer:
 
     def _overlaps(self, stmt: S.Stmt) -> bool:
         """Whether a statement is a product of warpgroups, which runs beside them."""
-        from tile_core.ops import OPS
-
         if op_name(stmt) != "tile.gemm":
             return False
         return isinstance(self._multiplier.of(view(stmt, OPS), self._elsewhere), WarpgroupProduct)
