@@ -13,6 +13,7 @@ from tile_core.errors.base import TileError
 from tile_core.errors.passes import MissingLoweringError
 from tile_core.ir import visit
 from tile_core.ir.spans import from_tvm
+from tile_core.ops import OPS
 from tile_core.ops.base import LowerContext, OpCall, TileOp, op_name, view
 from tile_core.passes.base import PassContext
 
@@ -27,8 +28,6 @@ class LowerTileOps:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        from tile_core.ops import OPS
-
         lowerer = _Lowerer(OPS, context)
         return visit.mutate(func, (S.Evaluate, lowerer.evaluate))
 

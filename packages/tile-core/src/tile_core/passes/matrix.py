@@ -16,6 +16,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import regions, visit
 from tile_core.layouts.digits import AxisDigits
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 
 if TYPE_CHECKING:
@@ -191,6 +192,4 @@ def is_matrix(stmt: S.Stmt) -> bool:
 
 def matrix_call(stmt: S.AttrStmt) -> OpCall:
     """The call that `mark_matrix_ops` kept."""
-    from tile_core.ops import OPS
-
     return view(S.Evaluate(stmt.node, stmt.span), OPS)

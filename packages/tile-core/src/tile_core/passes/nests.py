@@ -12,6 +12,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.marks import LOOP_LAYOUT, PARALLEL
 from tile_core.ir.regions import constant
 from tile_core.ir.views import viewed
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, view
 from tile_core.passes.accesses import Access, accesses
 from tile_core.passes.mark_reductions import REDUCTION, SCAN
@@ -121,8 +122,6 @@ def is_foreign(stmt: S.Stmt) -> bool:
 
 def marked_call(stmt: S.AttrStmt) -> OpCall:
     """The call that `mark_reductions` kept."""
-    from tile_core.ops import OPS
-
     return view(S.Evaluate(stmt.node), OPS)
 
 

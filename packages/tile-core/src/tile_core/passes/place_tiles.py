@@ -23,6 +23,7 @@ from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import viewed
 from tile_core.layouts import Layout
 from tile_core.layouts.swizzle import UNIT_BYTES, swizzled
+from tile_core.ops import OPS
 from tile_core.ops.asynchronous import ASYNCHRONOUS_OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.copy import BY_THREADS, COPY
@@ -127,8 +128,6 @@ def _is_known(tile: ir.Var, layout: Layout) -> bool:
 
 
 def _marked(stmt: S.Evaluate, tiles: Mapping[ir.Var, Layout]) -> S.Stmt:
-    from tile_core.ops import OPS
-
     name = op_name(stmt)
     if name not in OPS:
         return stmt

@@ -24,6 +24,7 @@ from tile_core.ir import regions, thread_groups, visit
 from tile_core.ir.descriptors import named
 from tile_core.ir.uses import Uses, uses
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.passes.base import PassContext
 from tile_core.passes.insert_barriers import barrier
@@ -147,8 +148,6 @@ class _Adder:
 
     def _added(self, call: OpCall) -> S.Stmt | None:
         """The addition through a tile of its own; `None` where the engine cannot make it or there is no room."""
-        from tile_core.ops import OPS
-
         src = call.region("src")
         tile = _order(src)
         if tile is None or not _is_plain(call) or not self._begins_inside(call.region("dst")):
@@ -227,6 +226,4 @@ def _is_other_program(stmt: S.Stmt) -> bool:
 
 
 def _view(stmt: S.Evaluate) -> OpCall:
-    from tile_core.ops import OPS
-
     return view(stmt, OPS)

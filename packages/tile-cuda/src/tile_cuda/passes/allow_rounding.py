@@ -15,6 +15,7 @@ from tvm import tirx
 from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
+from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_core.passes.base import PassContext
 from tile_core.passes.matrix import PRODUCTS
@@ -33,8 +34,6 @@ class AllowRounding:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        from tile_core.ops import OPS
-
         marks = {mark: 1 for option, mark in MARKS.items() if context.options.get(option, False)}
         if not marks:
             return func

@@ -27,6 +27,7 @@ from tile_core.ir.marks import NUM_STAGES, SAFE_VALUE
 from tile_core.ir.renew import renewed
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import view_roots
+from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_core.ops.threads import tells_threads_apart
 from tile_core.passes import rebuild
@@ -236,8 +237,6 @@ class _Pipeliner:
 
 def _is_copy_of(stmt: S.Stmt, loop: _Loop) -> bool:
     """Whether a statement is one of the copies that are made ahead: nothing else writes their tiles."""
-    from tile_core.ops import OPS
-
     return op_name(stmt) == "tile.copy" and view(stmt, OPS).region("dst").source in loop.copies
 
 

@@ -30,6 +30,7 @@ from tile_core.ir.ops import tile_op
 from tile_core.ir.regions import constant
 from tile_core.ir.spans import from_tvm
 from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops import OPS
 from tile_core.ops.asynchronous import (
     ARRIVALS,
     ASYNCHRONOUS_OPS,
@@ -221,8 +222,6 @@ class _Lowerer:
         return found
 
     def _evaluate(self, stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
-        from tile_core.ops import OPS
-
         if is_instruction(stmt) and called(stmt) in BOX_LOADS:
             self._copied.update(load.source for load in visit.collect(stmt.value.args[0], ir.TensorLoad))
         return _LOWERINGS[str(op_name(stmt))](self, view(stmt, OPS)) if op_name(stmt) in NAMES else stmt
@@ -353,8 +352,6 @@ class _Lowerer:
 
 def _loaded_by_threads(body: S.Stmt, products: Sequence[S.Stmt]) -> frozenset[ir.Var]:
     """The tiles that copies beside the threads fill, and that statements other than `products` use."""
-    from tile_core.ops import OPS
-
     filled: set[ir.Var] = set()
 
     def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:

@@ -26,6 +26,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.marks import NUM_STAGES
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import viewed
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.gemm import sizes
 from tile_core.ops.products import IN_FLIGHT, PRODUCT_COMMIT, PRODUCT_FENCE, PRODUCT_OPS, PRODUCT_PIN, PRODUCT_WAIT
@@ -83,8 +84,6 @@ def _concerns(stmt: S.Evaluate) -> bool:
 
 
 def _call(stmt: S.Evaluate) -> OpCall:
-    from tile_core.ops import OPS
-
     return view(stmt, OPS)
 
 
@@ -199,8 +198,6 @@ class _Lowerer:
 
 def _reads(stmt: S.Stmt) -> set[ir.Var]:
     """The buffers that a statement reads."""
-    from tile_core.ops import OPS
-
     found = {load.source for load in visit.collect(stmt, ir.TensorLoad)}
     for each in visit.collect(stmt, S.Evaluate):
         if op_name(each) in OPS:

@@ -23,6 +23,7 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.language.annotate import fragment_maps
 from tile_core.layouts import Fragment
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import cast, parallel
 from tile_core.ops.copy import COPY, LAYOUT
@@ -113,8 +114,6 @@ class LowerTensorMemory:
 
 def _in_flight(body: S.Stmt) -> set[ir.Var]:
     """The shared tiles that products read which nothing waits for where they stand."""
-    from tile_core.ops import OPS
-
     calls = [view(stmt, OPS) for stmt in visit.collect(body, S.Evaluate) if op_name(stmt) in PRODUCTS]
     flown = [call for call in calls if IN_FLIGHT in call.attrs and in_tensor_memory(call.region("c").source)]
     tiles = {call.region(side).source for call in flown for side in "ab"}
@@ -123,8 +122,6 @@ def _in_flight(body: S.Stmt) -> set[ir.Var]:
 
 def _lowered(stmt: S.Evaluate, launch: launch_ir.Launch, units: TensorCores) -> S.Stmt:
     """A tile op, where it has to do with tensor memory as what the threads do."""
-    from tile_core.ops import OPS
-
     if op_name(stmt) not in OPS:
         return stmt
     call = view(stmt, OPS)

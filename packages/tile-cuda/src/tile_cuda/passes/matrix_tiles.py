@@ -12,6 +12,7 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_core.passes.matrix import PRODUCTS, MatrixUnits, Multiplier
 from tile_core.passes.thread_parts import Part, parts_of
@@ -37,8 +38,6 @@ def products_beside_threads(launch: launch_ir.Launch, units: MatrixUnits, capabi
 def _products(
     launch: launch_ir.Launch, units: MatrixUnits, capabilities: Any
 ) -> Iterator[tuple[Part, S.Evaluate, Product]]:
-    from tile_core.ops import OPS
-
     views = visit.collect(launch.body, S.DeclBuffer)
     parts, common = parts_of(launch)
     elsewhere = common.union({declared.buffer for declared in views}, *map(viewed, views))

@@ -15,6 +15,7 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
+from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_core.ops.gemm import transposed
 from tile_cuda.matrix.product import Product
@@ -40,8 +41,6 @@ def operand_sources(product: Product, body: S.Stmt) -> Mapping[ir.Var, SwizzledT
 
 def _copied(stmt: S.Evaluate, fragment: ir.Var) -> Mapping[ir.Var, SwizzledTile]:
     """The whole tile that a statement copies to a whole fragment."""
-    from tile_core.ops import OPS
-
     if op_name(stmt) != "tile.copy":
         return {}
     src, dst = (view(stmt, OPS).region(name) for name in ("src", "dst"))

@@ -17,6 +17,7 @@ from tile_core.ir import visit
 from tile_core.ir.marks import NUM_STAGES
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
 
@@ -163,8 +164,6 @@ def written(launch: launch_ir.Launch, roots: Mapping[ir.Var, ir.Var]) -> frozens
 
     `roots` are those of the whole program's views: a launch may use one that was made before it.
     """
-    from tile_core.ops import OPS
-
     found = {store.buffer for store in visit.collect(launch.body, S.BufferStore)}
     for call in visit.collect(launch.body, ir.Call):
         name = str(call.op.name) if isinstance(call.op, ir.Op) else ""
@@ -248,8 +247,6 @@ def _is_only_read(copy: TensorCopy, statements: list[S.Stmt], readers: list[int]
 
 def _may_change(tile: ir.Var, statement: S.Stmt) -> bool:
     """A store, an address taken, an operand that is written, an op that numbers the tile's axes."""
-    from tile_core.ops import OPS
-
     stores = visit.collect(statement, S.BufferStore)
     addresses = (_buffers(address) for address in _addresses(statement))
     if any(store.buffer.same_as(tile) for store in stores) or any(tile in buffers for buffers in addresses):

@@ -27,6 +27,7 @@ from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ir.regions import constant
+from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import uses
@@ -167,8 +168,6 @@ def _is_foreign(call: ir.Call) -> bool:
 
 
 def _fills(stmt: S.Stmt, tiles: set[ir.Var]) -> bool:
-    from tile_core.ops import OPS
-
     return op_name(stmt) == "tile.copy" and view(stmt, OPS).region("dst").source in tiles
 
 

@@ -27,6 +27,7 @@ from tile_core.ir.descriptors import named
 from tile_core.ir.uses import Uses, uses
 from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile, swizzled
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.build import Tile, parallel
 from tile_core.ops.copy import is_by_threads
@@ -327,6 +328,4 @@ def _by_instructions(call: OpCall, part: ir.TensorRegion | None = None, first: i
 
 
 def _view(stmt: S.Evaluate) -> OpCall:
-    from tile_core.ops import OPS
-
     return view(stmt, OPS)

@@ -20,6 +20,7 @@ from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
 from tile_core.layouts.swizzle import SwizzledTile
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.copy import is_by_threads, pads_with_zeros
 from tile_core.passes.accesses import strides
@@ -130,8 +131,6 @@ def address(buffer: ir.Var) -> ir.Expr:
 
 def tensor_copy(stmt: S.Stmt, parameters: frozenset[ir.Var]) -> TensorCopy | None:
     """The copy that `stmt` is, its tile in row-major order; `None` for anything else."""
-    from tile_core.ops import OPS
-
     if op_name(stmt) != "tile.copy":
         return None
     call = view(stmt, OPS)

@@ -25,6 +25,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.views import viewed
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.ops.copy import COPY, LAYOUT
 from tile_core.ops.products import IN_FLIGHT
@@ -71,8 +72,6 @@ class UseTensorMemory:
 
 
 def _call(stmt: S.Stmt) -> OpCall:
-    from tile_core.ops import OPS
-
     return view(stmt, OPS)
 
 
@@ -299,8 +298,6 @@ def _leaves(stmt: S.Stmt, is_product: Any) -> Iterator[S.Stmt]:
 
 def _written(stmt: S.Stmt) -> frozenset[ir.Var]:
     """The buffers that a statement writes."""
-    from tile_core.ops import OPS
-
     found = {store.buffer for store in visit.collect(stmt, S.BufferStore)}
     for each in visit.collect(stmt, S.Evaluate):
         if op_name(each) not in OPS:

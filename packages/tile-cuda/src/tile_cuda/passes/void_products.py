@@ -17,6 +17,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions
 from tile_core.ir.analyzer import Analyzer
+from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
 from tile_core.passes.accesses import substitute
 from tile_cuda.passes.index_facts import index_facts
@@ -93,6 +94,4 @@ def _is_outside(copy: TensorCopy, values: dict[ir.Var, ir.Expr]) -> bool:
 
 
 def _view(stmt: S.Stmt) -> OpCall:
-    from tile_core.ops import OPS
-
     return view(stmt, OPS)

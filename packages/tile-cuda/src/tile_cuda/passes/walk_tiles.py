@@ -27,6 +27,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.regions import constant
+from tile_core.ops import OPS
 from tile_core.ops.base import view
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import uses
@@ -118,8 +119,6 @@ def _is_independent(launch: launch_ir.Launch, pipeline: Pipeline, overlaps: Call
 
 def _multiplies_registers(product: S.Stmt) -> bool:
     """Whether a product takes what the threads have computed: then they have work of their own in each step."""
-    from tile_core.ops import OPS
-
     return regions.scope(view(product, OPS).region("a").source) == regions.FRAGMENT
 
 
