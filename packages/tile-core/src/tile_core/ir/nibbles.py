@@ -14,6 +14,8 @@ from tile_core.ir.regions import constant
 
 BITS = 4
 MASK, SIGN = 15, 8
+TWICE = 17
+"""Factor that puts four bits in both halves of a byte."""
 
 
 class Parity:
@@ -82,8 +84,12 @@ def nibble(packed: ir.Expr, last: ir.Expr, *, is_signed: bool) -> ir.Expr:
 
 def pair(low: ir.Expr, high: ir.Expr) -> ir.Expr:
     """The byte of two values of four bits, of whose uint8 only the low bits count for the second."""
-    first = E.BitwiseAnd(low, E.IntImm("uint8", MASK))
-    return E.BitwiseOr(first, E.LShift(high, E.IntImm("uint8", BITS)))
+    return E.BitwiseOr(unsigned(low), E.LShift(high, E.IntImm("uint8", BITS)))
+
+
+def unsigned(value: ir.Expr) -> ir.Expr:
+    """The low four bits of a uint8."""
+    return E.BitwiseAnd(value, E.IntImm("uint8", MASK))
 
 
 def signed(value: ir.Expr) -> ir.Expr:

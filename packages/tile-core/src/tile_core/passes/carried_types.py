@@ -47,11 +47,6 @@ class Carrier:
     code: Code | None = None
 
 
-def unsigned_nibble(value: ir.Expr) -> ir.Expr:
-    """The low four bits of a uint8."""
-    return E.BitwiseAnd(value, tirx.IntImm("uint8", nibbles.MASK))
-
-
 def _saturated(value: ir.Expr, source: DType, dtype: DType, carrier: Carrier) -> ir.Expr:
     """A float as an integer of few bits: toward zero, the bounds for what is beyond them, 0 for NaN."""
     name = tirx.Var("value", WIDE if source.bits < 32 else source.tvm)
@@ -103,8 +98,8 @@ def _encode_e2m1(value: ir.Expr) -> ir.Expr:
 
 NIBBLES: Mapping[DType, Carrier] = {
     DType("int4"): Carrier("int8", nibbles.signed),
-    DType("uint4"): Carrier("uint8", unsigned_nibble),
-    DType("float4_e2m1fn"): Carrier("uint8", unsigned_nibble, Code(_decode_e2m1, _encode_e2m1)),
+    DType("uint4"): Carrier("uint8", nibbles.unsigned),
+    DType("float4_e2m1fn"): Carrier("uint8", nibbles.unsigned, Code(_decode_e2m1, _encode_e2m1)),
 }
 """The types of four bits, for targets that have arithmetic on neither them nor narrow floats."""
 

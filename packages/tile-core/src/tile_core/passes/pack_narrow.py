@@ -127,8 +127,9 @@ class _Rewriter(CarriedValues):
             return mutator.default_mutate(stmt)
         packed = [buffer in self._tiles for buffer in (stmt.buffer, origin) if buffer is not None and narrow(buffer)]
         if origin is None or not all(packed) or regions.FRAGMENT in map(regions.scope, (stmt.buffer, origin)):
+            of = "other memory" if origin is None else f"the memory of {origin.name}"
             raise DataTypeUnsupportedError(
-                f"{stmt.buffer.name} is another name for memory of {stmt.buffer.dtype} values that are not whole bytes",
+                f"{stmt.buffer.name} is another name for {of}, and its values of {source or own} are not whole bytes",
                 remedy="view tensors and shared tiles whose last axis is even, or copy the values",
                 span=from_tvm(stmt.span),
             )
@@ -209,7 +210,7 @@ class _Rewriter(CarriedValues):
         if not dtype.is_int:
             return E.Cast(cast.ty, nibbles.nibble(packed, indices[-1], is_signed=False), cast.span)
         # Without its sign bit a value is 8 more: the bits turned over make a number from 0 to 15.
-        turned = E.BitwiseXor(E.Cast("int32", packed), tirx.IntImm("int32", nibbles.SIGN * 17))
+        turned = E.BitwiseXor(E.Cast("int32", packed), tirx.IntImm("int32", nibbles.SIGN * nibbles.TWICE))
         above = E.Cast(cast.ty, nibbles.nibble(turned, indices[-1], is_signed=False), cast.span)
         return E.Sub(above, E.Cast(cast.ty, tirx.FloatImm("float32", float(nibbles.SIGN))))
 
@@ -278,7 +279,7 @@ class _Rewriter(CarriedValues):
             dtype = DType(str(call.region("dst").source.dtype))
             args["value"] = _twice(mutator.mutate(cast(call.args["value"], dtype)))
         elif float(attrs.get("pad", 0)):
-            attrs["pad"] = _code(float(attrs["pad"]), DType(str(call.region("src").source.dtype))) * 17
+            attrs["pad"] = _code(float(attrs["pad"]), DType(str(call.region("src").source.dtype))) * nibbles.TWICE
         return OpCall(call.op, args, attrs, call.span).to_stmt()
 
     def _operand(self, value: ir.Expr, mutator: Any) -> ir.Expr:
@@ -339,7 +340,9 @@ def _bits(value: ir.Expr) -> ir.Expr:
 def _twice(value: ir.Expr) -> ir.Expr:
     """A byte of the same value in both halves."""
     number = regions.constant(value)
-    return nibbles.pair(_bits(value), _bits(value)) if number is None else E.IntImm("uint8", (number & 15) * 17)
+    if number is None:
+        return nibbles.pair(_bits(value), _bits(value))
+    return E.IntImm("uint8", (number & nibbles.MASK) * nibbles.TWICE)
 
 
 def _code(value: float, dtype: DType) -> int:

@@ -16,7 +16,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import visit
 from tile_core.ir.analyzer import Analyzer
-from tile_core.ir.nibbles import Parity
+from tile_core.ir.nibbles import Parity, halved
 from tile_core.ir.regions import constant
 from tile_core.passes import rebuild
 from tile_core.passes.accesses import substitute, uses
@@ -99,7 +99,7 @@ class Pairing:
             if position != at:
                 body = rebuild.loop(own, body=body)
                 continue
-            bounds = {name: _half(getattr(own, name)) for name in ("min", "extent")}
+            bounds = {name: halved(getattr(own, name)) for name in ("min", "extent")}
             body = rebuild.loop(own, loop_var=half, body=body, **bounds)
         return body
 
@@ -137,7 +137,3 @@ class _Pair:
 def _placed(stmt: S.Stmt, values: dict[ir.Var, ir.Expr]) -> S.Stmt:
     placed: S.Stmt = substitute(stmt, values)
     return placed
-
-
-def _half(value: ir.Expr) -> ir.Expr:
-    return Analyzer().simplify(tirx.floordiv(value, tirx.IntImm(value.ty, 2)))

@@ -15,6 +15,7 @@ Data may be so large that a sum with it wraps around inside of the box: then the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -37,6 +38,7 @@ from tile_cpu.passes.affine import Comparison, affine, dtype_of, int_of, uses
 from tile_cpu.passes.loop_nests import Axis, Nest, nest_of
 
 _NESTED = 4
+"""Names that stand for other names are written out so often; a condition of more is no mask."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,7 @@ class SplitMasks:
         plain = None if body is None else _around(stmt, len(nest.axes), body)
         if not corners:
             return plain or visit.sequence([], stmt.span)
-        every = corners[0]
-        for corner in corners[1:]:
-            every = tirx.And(every, corner)
+        every = functools.reduce(tirx.And, corners)
         if plain is None:
             return S.IfThenElse(tirx.Not(every), stmt, None, stmt.span)
         return S.IfThenElse(every, renewed(plain), stmt, stmt.span)
@@ -108,10 +108,7 @@ def _masks(nest: Nest, known: Ranges) -> dict[ir.Expr, ir.Expr]:
         corners = [_corner(atom, nest.axes, known) for atom in conjuncts(written_out)]
         if None in corners:
             continue
-        every = corners[0]
-        for corner in corners[1:]:
-            every = tirx.And(every, corner)
-        found[condition] = Analyzer().simplify(every)
+        found[condition] = Analyzer().simplify(functools.reduce(tirx.And, corners))
     return found
 
 
