@@ -13,30 +13,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tile_core.printer.language import ExprHandler
-from tile_cuda.instructions import block_scaled, cluster_control, mma_scaled, tcgen05
+from tile_cuda.instructions import block_scaled, cluster_control, compiler_hints, descriptors, mma_scaled, tcgen05
 from tile_cuda.instructions.base import Instruction, address_of
+from tile_cuda.instructions.compiler_hints import hold, pin, uniform
+from tile_cuda.instructions.descriptors import descriptor_advance, smem_descriptor
 from tile_cuda.instructions.ldmatrix import LDMATRIX, STMATRIX, ldmatrix, stmatrix
 from tile_cuda.instructions.mma import MMA, MMA_SP, ROUND_TF32, mma, mma_sp, round_tf32
 from tile_cuda.instructions.shapes import TABLE, FragmentLayout, MatrixInstruction, find, instructions
+from tile_cuda.instructions.wgmma import ALL as PRODUCTS
 from tile_cuda.instructions.wgmma import (
-    ADVANCE,
-    ASSUME,
-    COMMIT,
-    DESCRIPTOR,
-    FENCE,
-    HOLD,
-    PIN,
-    UNIFORM,
-    WAIT,
-    WGMMA,
-    WGMMA_RS,
-    WGMMA_SP,
-    WGMMA_SP_RS,
-    descriptor_advance,
-    hold,
-    pin,
-    smem_descriptor,
-    uniform,
     wgmma,
     wgmma_commit,
     wgmma_fence,
@@ -75,21 +60,7 @@ __all__ = [
 ]
 
 _WARP = (MMA, MMA_SP, mma_scaled.MMA_SCALED, LDMATRIX, STMATRIX, ROUND_TF32)
-_WARPGROUP = (
-    WGMMA,
-    WGMMA_RS,
-    WGMMA_SP,
-    WGMMA_SP_RS,
-    FENCE,
-    COMMIT,
-    WAIT,
-    PIN,
-    HOLD,
-    ASSUME,
-    UNIFORM,
-    DESCRIPTOR,
-    ADVANCE,
-)
+_WARPGROUP = (*PRODUCTS, *compiler_hints.ALL, *descriptors.ALL)
 CALLS: Mapping[str, ExprHandler] = MappingProxyType(
     {
         instruction.op: instruction.forms

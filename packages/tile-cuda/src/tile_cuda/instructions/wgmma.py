@@ -15,22 +15,16 @@ from dataclasses import dataclass
 from tvm import ir
 from tvm.ir.prim import expr as E
 
-from tile_core.dtypes import DType
 from tile_core.passes.thread_scope import LANDED
 from tile_core.printer.language import Node
 from tile_core.printer.precedence import Code
 from tile_core.printer.printer import Printer
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, address_of, numbers
+from tile_cuda.instructions.descriptors import DESCRIPTOR_UNIT, descriptor_advance
 from tile_cuda.instructions.mma import dense, host_types, instruction_of, register_bytes, selected
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
 
 __all__ = [
-    "assume",
-    "descriptor_advance",
-    "hold",
-    "pin",
-    "smem_descriptor",
-    "uniform",
     "wgmma",
     "wgmma_commit",
     "wgmma_fence",
@@ -40,14 +34,11 @@ __all__ = [
     "wgmma_wait",
 ]
 
-SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
-"""Bytes of a swizzled row to the code in bits 62 and 63 of a descriptor."""
 CLEARS = "clears"
 """Attribute of a product that is known to begin at zero."""
 RUN = "run"
 """Attribute of a product of several instructions: where the operands of the others lie, A's and B's bytes in turn."""
 _MOST_GROUPS = 7
-_DESCRIPTOR_UNIT = 16
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
@@ -167,7 +158,7 @@ def _wrapper(instruction: MatrixInstruction, form: str, attributes: Attributes) 
 
 
 def _moved(descriptor: str, distance: int) -> str:
-    return f"{descriptor} + {distance // _DESCRIPTOR_UNIT}" if distance else descriptor
+    return f"{descriptor} + {distance // DESCRIPTOR_UNIT}" if distance else descriptor
 
 
 def _run_name(run: Sequence[tuple[int, int]]) -> str:
@@ -350,156 +341,4 @@ def wgmma_wait(groups: int) -> ir.Call:
     return WAIT((), {"groups": groups, LANDED: groups})
 
 
-def _pin(attributes: Attributes) -> Function:
-    words, is_float = int(attributes["words"]), int(attributes["is_float"])
-    word, letter = ("float", "f") if is_float else ("unsigned", "r")
-    name = f"tile_pin_{letter}{words}"
-    text = f"""
-{INLINE} void {name}(void* registers) {{
-  {word}* const words = static_cast<{word}*>(registers);
-#pragma unroll
-  for (int at = 0; at < {words}; ++at) asm volatile("" : "+{letter}"(words[at]) :: "memory");
-}}
-"""
-    return Function(name, text)
-
-
-def _pinned_bytes(attributes: Attributes) -> int:
-    return 4 * int(attributes["words"])
-
-
-PIN = Instruction("cuda.pin", _pin, lambda _attributes: "tile::pin", {0: Pointer(reads=_pinned_bytes)})
-
-
-def pin(registers: ir.Expr, *, count: int, dtype: str = "float32") -> ir.Call:
-    """Keep the uses of `count` elements of `dtype`, whole 32-bit registers, below this point: after a `wgmma_wait`."""
-    words = count * DType(dtype).bits // 32
-    return PIN((registers,), {"words": words, "is_float": int(dtype == "float32")})
-
-
-_HOLD = f"""
-{INLINE} void tile_hold(float value) {{
-  asm volatile("{{\\n.reg .pred p;\\nsetp.eq.f32 p, %0, 0f0DA24260;\\n@p nanosleep.u32 0;\\n}}" :: "f"(value));
-}}
-"""
-HOLD = Instruction("cuda.hold", lambda _attributes: Function("tile_hold", _HOLD), lambda _attributes: "tile::hold", {})
-
-
-def hold(value: ir.Expr) -> ir.Call:
-    """Keep what computes the float32 `value` above this point, and waits below it.
-
-    ptxas moves a `wgmma_wait` up across arithmetic that no register ties to it, and with it the overlap of the two is
-    gone. A predicated instruction that depends on `value` is what holds it in place: where `value` is 1e-30 it sleeps
-    for no time. A comparison with zero would not do, since ptxas knows that exponentials are never negative.
-    """
-    return HOLD((value,))
-
-
-_UNIFORM = f"""
-{INLINE} int tile_uniform(int value) {{
-  return __shfl_sync(0xffffffffu, value, 0);
-}}
-"""
-UNIFORM = Instruction(
-    "cuda.uniform",
-    lambda _attributes: Function("tile_uniform", _UNIFORM),
-    lambda _attributes: "tile::uniform",
-    {},
-    pure=True,
-)
-
-
-def uniform(value: ir.Expr) -> ir.Call:
-    """An int32 that all lanes of a full warp have alike: ptxas keeps what depends on it in uniform registers.
-
-    Descriptors are read from those: one that is not known to be uniform is copied there before every instruction.
-    """
-    return UNIFORM((value,), dtype="int32")
-
-
-_ASSUME = f"""
-{INLINE} void tile_assume(bool fact) {{
-  __builtin_assume(fact);
-}}
-"""
-ASSUME = Instruction(
-    "cuda.assume", lambda _attributes: Function("tile_assume", _ASSUME), lambda _attributes: "tile::assume", {}
-)
-
-
-def assume(fact: ir.Expr) -> ir.Call:
-    """Tell the compiler a fact that was proved."""
-    return ASSUME((fact,))
-
-
-# -- descriptors ------------------------------------------------------------------------------------------------------
-
-
-def _fields(attributes: Attributes) -> int:
-    """Everything of a descriptor but the address. PTX ISA, "Matrix-descriptor"."""
-    leading, stride = int(attributes["leading_bytes"]), int(attributes["stride_bytes"])
-    return (
-        leading // _DESCRIPTOR_UNIT << 16
-        | stride // _DESCRIPTOR_UNIT << 32
-        | SWIZZLES[int(attributes["swizzle"])] << 62
-    )
-
-
-def _descriptor(attributes: Attributes) -> Function:
-    fields = _fields(attributes)
-    name = f"tile_smem_descriptor_{fields:x}"
-    text = f"""
-{INLINE} unsigned long long {name}(const void* tile) {{
-  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(tile));
-  return {fields:#x}ull | (address & 0x3ffff) >> 4;
-}}
-"""
-    return Function(name, text)
-
-
-def _host_descriptor(attributes: Attributes) -> str:
-    return f"tile::smem_descriptor<{_fields(attributes):#x}ull>"
-
-
-DESCRIPTOR = Instruction("cuda.smem_descriptor", _descriptor, _host_descriptor, {}, pure=True)
-
-
-def smem_descriptor(tile: ir.Expr, *, leading_bytes: int, stride_bytes: int, swizzle: int) -> ir.Call:
-    """The uint64 descriptor of an operand that begins at `tile`, whose rows of `swizzle` bytes are swizzled (0: not).
-
-    With w = `swizzle` or 16 bytes, 8 rows of w bytes are one block. Where k is the fast axis a row is one m (or n), the
-    next 8 are `stride_bytes` away and, without a swizzle, the next 16 bytes of k `leading_bytes`. Where m (or n) is the
-    fast axis a row is one k; the next 8 k are `stride_bytes` and the next w bytes `leading_bytes` away, without a
-    swizzle the other way round. A swizzled tile lies at a multiple of 8w bytes.
-
-    Raises:
-        ValueError: a swizzle that there is not, or a distance that is no multiple of 16 or does not fit.
-    """
-    if swizzle not in SWIZZLES:
-        raise ValueError(f"a swizzle spans 0, 32, 64 or 128 bytes, not {swizzle}")
-    for distance in (leading_bytes, stride_bytes):
-        if distance % _DESCRIPTOR_UNIT or not 0 <= distance < _DESCRIPTOR_UNIT << 14:
-            raise ValueError(f"a descriptor has no distance of {distance} bytes")
-    return DESCRIPTOR(
-        (tile,), {"leading_bytes": leading_bytes, "stride_bytes": stride_bytes, "swizzle": swizzle}, "uint64"
-    )
-
-
-def _advance(_attributes: Attributes) -> Function:
-    text = f"""
-{INLINE} unsigned long long tile_descriptor_advance(unsigned long long descriptor, int bytes) {{
-  return descriptor + (static_cast<unsigned>(bytes) >> 4);
-}}
-"""
-    return Function("tile_descriptor_advance", text)
-
-
-ADVANCE = Instruction(
-    "cuda.descriptor_advance", _advance, lambda _attributes: "tile::descriptor_advance", {}, pure=True
-)
-
-
-def descriptor_advance(descriptor: ir.Expr, distance: ir.Expr | int) -> ir.Call:
-    """The descriptor of what lies `distance` bytes further, a multiple of 16 and not negative."""
-    value = E.IntImm("int32", distance) if isinstance(distance, int) else distance
-    return ADVANCE((descriptor, value), dtype="uint64")
+ALL = (WGMMA, WGMMA_RS, WGMMA_SP, WGMMA_SP_RS, FENCE, COMMIT, WAIT)

@@ -22,16 +22,9 @@ from tile_core.errors.ops import AllocationError, OpArgumentError
 from tile_core.frontend.values import Buffer, Expr
 from tile_core.ir import regions
 from tile_core.language.allocate import alloc_local
+from tile_cuda.instructions.descriptors import SWIZZLES, descriptor_advance, smem_descriptor
 from tile_cuda.instructions.shapes import BITS, MatrixInstruction
-from tile_cuda.instructions.wgmma import (
-    SWIZZLES,
-    descriptor_advance,
-    smem_descriptor,
-    wgmma,
-    wgmma_rs,
-    wgmma_sp,
-    wgmma_sp_rs,
-)
+from tile_cuda.instructions.wgmma import wgmma, wgmma_rs, wgmma_sp, wgmma_sp_rs
 from tile_cuda.language._instructions import issue, matrix_instruction, number, place, registers, shared_address, word
 from tile_cuda.language.matrix import require_selector
 from tile_cuda.matrix.operands import reading

@@ -21,7 +21,7 @@ from tile_core.ops.gemm import sizes
 from tile_core.ops.gemm_scaled import FACTORS, GEMM_SCALED, IN_A_WORD, granularity
 from tile_core.passes.thread_scope import ThreadScope, int32
 from tile_cuda.instructions.block_scaled import MXF8F6F4, factors_at, scaled_descriptor, tcgen05_mma_scaled
-from tile_cuda.instructions.wgmma import descriptor_advance
+from tile_cuda.instructions.descriptors import descriptor_advance
 from tile_cuda.matrix.product import Refusal, operand_type
 from tile_cuda.matrix.tcgen05 import LANES, Issue, TensorProduct, address, in_tensor_memory, tensor_product
 

@@ -12,7 +12,7 @@ from tile_core.ir import regions
 from tile_core.ir.analyzer import Analyzer
 from tile_core.layouts.swizzle import UNIT_BYTES, SwizzledTile, swizzled
 from tile_core.passes.insert_barriers import ACCESS
-from tile_cuda.instructions.wgmma import smem_descriptor
+from tile_cuda.instructions.descriptors import smem_descriptor
 
 DESCRIPTOR_ROWS = 8
 """Rows of the unit that descriptors count in: PTX ISA, "Matrix-descriptor format"."""

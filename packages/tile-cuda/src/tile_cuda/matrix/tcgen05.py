@@ -24,6 +24,7 @@ from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import Held
 from tile_core.passes.nests import FOREIGN
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
+from tile_cuda.instructions.descriptors import descriptor_advance
 from tile_cuda.instructions.mbarrier import fence_async, mbarrier_wait
 from tile_cuda.instructions.shapes import MatrixInstruction, find
 from tile_cuda.instructions.tcgen05 import (
@@ -34,7 +35,6 @@ from tile_cuda.instructions.tcgen05 import (
     tcgen05_mma_ts,
 )
 from tile_cuda.instructions.threads import elect
-from tile_cuda.instructions.wgmma import descriptor_advance
 from tile_cuda.matrix.operands import DESCRIPTOR_ROWS, SharedMatrix, reading, shared_matrix
 from tile_cuda.matrix.product import Product, Refusal, operand_type, sizes
 

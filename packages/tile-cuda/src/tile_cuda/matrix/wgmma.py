@@ -22,20 +22,11 @@ from tile_core.ops.gemm import transposed
 from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes.matrix import WAITED, Held
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
+from tile_cuda.instructions.compiler_hints import hold, pin, uniform
+from tile_cuda.instructions.descriptors import descriptor_advance
 from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.shapes import find
-from tile_cuda.instructions.wgmma import (
-    descriptor_advance,
-    hold,
-    pin,
-    uniform,
-    wgmma,
-    wgmma_commit,
-    wgmma_fence,
-    wgmma_rs,
-    wgmma_sp,
-    wgmma_wait,
-)
+from tile_cuda.instructions.wgmma import wgmma, wgmma_commit, wgmma_fence, wgmma_rs, wgmma_sp, wgmma_wait
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
 from tile_cuda.matrix.places import places, places_refusal
 from tile_cuda.matrix.product import (

@@ -20,8 +20,9 @@ from tile_core.passes.accesses import substitute
 from tile_core.passes.matrix import HOLD, SETTLE
 from tile_core.passes.nests import FOREIGN, is_parallel
 from tile_core.passes.thread_scope import int32
+from tile_cuda.instructions.compiler_hints import assume
 from tile_cuda.instructions.mbarrier import mbarrier_wait
-from tile_cuda.instructions.wgmma import assume, wgmma_wait
+from tile_cuda.instructions.wgmma import wgmma_wait
 from tile_cuda.passes.pipelines import CopyGroup, Pipeline, statements_of
 from tile_cuda.passes.ring import (
     Ring,

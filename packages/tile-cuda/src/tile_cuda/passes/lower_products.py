@@ -37,7 +37,8 @@ from tile_core.passes.matrix import SETTLE, WAITED, MatrixUnits, Multiplier
 from tile_core.passes.nests import FOREIGN, is_parallel
 from tile_core.passes.thread_parts import parts_of
 from tile_core.passes.thread_scope import int32
-from tile_cuda.instructions.wgmma import pin, wgmma_commit, wgmma_fence, wgmma_wait
+from tile_cuda.instructions.compiler_hints import pin
+from tile_cuda.instructions.wgmma import wgmma_commit, wgmma_fence, wgmma_wait
 from tile_cuda.matrix.product import Refusal
 from tile_cuda.matrix.tcgen05 import in_tensor_memory
 from tile_cuda.matrix.wgmma import WarpgroupProduct, warpgroup_product
