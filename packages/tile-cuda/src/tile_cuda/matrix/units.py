@@ -38,7 +38,8 @@ class TensorCores:
     def packed(self) -> frozenset[str]:
         """The dtypes of four bits whose bytes are multiplied as they are: by architectures with units for them.
 
-        Later ones make the instruction of others: on an H200, 4096³ is 45 TOPS by it and 378 as int8.
+        Later ones make the instruction of others: on an H200, 4096³ is 45 TOPS by it and 393 as int8
+        (docs/verified.md).
         """
         return frozenset({"int4", "uint4"} if self.capability < WARPGROUP_PRODUCTS else ())
 

@@ -23,7 +23,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import visit
-from tile_core.ir.marks import NUM_STAGES, SAFE_VALUE
+from tile_core.ir.marks import NUM_STAGES, ORDER, SAFE_VALUE, STAGE
 from tile_core.ir.renew import renewed
 from tile_core.ir.spans import from_tvm
 from tile_core.ir.views import view_roots
@@ -51,7 +51,7 @@ from tile_cuda.passes.thread_copies import ThreadCopies, resolved, unknown_strid
 OPTION = "tile.copy_ahead"
 BULK, SINGLE = "cp.async.bulk.tensor", "cp.async"
 WHOLE_UNIT = 16
-SCHEDULE = ("tile.order", "tile.stage")
+SCHEDULE = (ORDER, STAGE)
 
 
 @dataclass(frozen=True)
