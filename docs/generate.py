@@ -78,6 +78,7 @@ FAMILIES = {
     "frontend.pointers": "Parameters",
     "language.control": "Parameters",
     "language.kernel": "Launch",
+    "language.launch_queries": "Launch",
     "language.allocate": "Memory",
     "language.views": "Memory",
     "language.loops": "Loops",

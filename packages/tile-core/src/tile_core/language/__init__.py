@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tile_core.language.gemm import *  # noqa: F403
     from tile_core.language.integer import *  # noqa: F403
     from tile_core.language.kernel import *  # noqa: F403
+    from tile_core.language.launch_queries import *  # noqa: F403
     from tile_core.language.loops import *  # noqa: F403
     from tile_core.language.math import *  # noqa: F403
     from tile_core.language.meta import *  # noqa: F403

@@ -128,6 +128,8 @@ PORTABLE_NAMES: dict[str, tuple[str, ...]] = {
     "tile_core.language.kernel": (
         "Kernel",
         "KernelLaunchFrame",
+    ),
+    "tile_core.language.launch_queries": (
         "get_block_binding",
         "get_block_bindings",
         "get_block_extent",

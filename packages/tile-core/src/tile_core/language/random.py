@@ -16,6 +16,12 @@ from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.builder import Builder, current_builder
 from tile_core.frontend.values import Expr, Var, VarCell, unwrap
 from tile_core.language.allocate import alloc_var
+from tile_core.language.launch_queries import (
+    get_block_bindings,
+    get_block_extents,
+    get_thread_bindings,
+    get_thread_extents,
+)
 from tile_core.language.math import log, sin, sqrt
 from tile_core.language.select import Select
 
@@ -72,8 +78,6 @@ def rng_init(seed: Any, seq: Any = None, off: Any = 0, generator: str = PHILOX) 
 
 
 def _linear_index() -> Expr:
-    from tile_core.language.kernel import get_block_bindings, get_block_extents, get_thread_bindings, get_thread_extents
-
     kernel = current_builder().kernel
     index: Any = 0
     for block, extent in reversed(list(zip(get_block_bindings(), get_block_extents(), strict=True))):

@@ -14,7 +14,7 @@ from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Expr, Var
 from tile_core.language._operands import emit
 from tile_core.language._scalars import common
-from tile_core.language.kernel import get_thread_bindings
+from tile_core.language.launch_queries import get_thread_bindings
 from tile_core.language.threads import exchange, lane_mask, shfl_sync
 
 __all__ = [
