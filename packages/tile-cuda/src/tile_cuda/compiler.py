@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import resources
@@ -68,41 +68,38 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
     split = lower_tensor_maps(split_launches(lowered))
     if request.execution == "emulate":
         return _emulated(split, request, report)
-    printed = [print_kernel(kernel, CUDA, request.target) for kernel in split.kernels]
-    source, symbol = source_of(printed), str(lowered.attrs["global_symbol"])
-    kernels: list[dict[str, Any]] = [
-        {
-            "name": function.name,
-            "threads": list(kernel.threads),
-            "shared_bytes": kernel.shared_bytes,
-            "parameters": len(kernel.func.params),
-            "attributes": attributes.described(kernel),
-        }
-        for kernel, function in zip(split.kernels, printed, strict=True)
-    ]
     are_apart = any(report.get(fact) for fact in ALTERNATIVES)
-    units = {CUBIN.format(number): [function] for number, function in enumerate(printed)}
     spares = {
         CUBIN.format(number): SOURCE.format(number)
         for number, kernel in enumerate(split.kernels)
         if are_apart and kernel.is_spare and not settings.eager
     }
-    sources = {later: source_of(units.pop(file)).encode() for file, later in spares.items()}
-    if not are_apart:
-        units = {CUBIN.format(0): printed}
-    compiled, host = _compiled(list(units.values()), split, symbol, request)
-    names = {name: lowered for unit in compiled for name, lowered in unit.names.items()}
-    used = {name: found for unit in compiled for name, found in resources_used(unit.log).items()}
-    for number, described in enumerate(kernels):
-        file = CUBIN.format(number if are_apart else 0)
-        described["file"] = spares.get(file, file)
-        described["name"] = names.get(described["name"], described["name"])
-        if file not in spares:
-            described.update(used.get(described["name"], Resources()).described())
-    cubins = {file: unit.cubin for file, unit in zip(units, compiled, strict=True)}
+    symbol = str(lowered.attrs["global_symbol"])
+    printed, units, host = _compiled(split, symbol, request, are_apart=are_apart, later=spares)
+    names = {name: mangled for unit in units.values() for name, mangled in unit.names.items()}
+    used = {name: found for unit in units.values() for name, found in resources_used(unit.log).items()}
+    kernels: list[dict[str, Any]] = []
+    sources: dict[str, bytes] = {}
+    for number, (kernel, function) in enumerate(zip(split.kernels, printed, strict=True)):
+        file, name = CUBIN.format(number if are_apart else 0), names.get(function.name, function.name)
+        if file in spares:
+            sources[spares[file]] = source_of([function]).encode()
+        found = {} if file in spares else used.get(name, Resources()).described()
+        kernels.append(
+            {
+                "name": name,
+                "threads": list(kernel.threads),
+                "shared_bytes": kernel.shared_bytes,
+                "parameters": len(kernel.func.params),
+                "attributes": attributes.described(kernel),
+                "file": spares.get(file, file),
+                **found,
+            }
+        )
+    cubins = {file: unit.cubin for file, unit in units.items()}
     return Artifact(
         files={**cubins, **sources, HOST_OBJECT: host},
-        kernel_source=source,
+        kernel_source=source_of(printed),
         report={**report, "symbol": symbol, "kernels": kernels},
     )
 
@@ -118,19 +115,35 @@ def _emulated(split: SplitProgram, request: CompileRequest, report: Mapping[str,
 
 
 def _compiled(
-    units: list[list[PrintedFunction]], split: SplitProgram, symbol: str, request: CompileRequest
-) -> tuple[list[Compiled], bytes]:
-    """The cubin of each unit and the host's object, made side by side: the compilers hold no lock of Python's."""
+    split: SplitProgram, symbol: str, request: CompileRequest, *, are_apart: bool, later: Collection[str]
+) -> tuple[list[PrintedFunction], dict[str, Compiled], bytes]:
+    """The printed kernels, the cubins by file but those of `later`, and the host's object.
+
+    The vendor's compiler holds no lock of Python's: while it runs, what it does not need is printed and built.
+    """
     arch = compiled_architecture(request.target)
     entries = [kernel.entry for kernel in split.kernels if kernel.entry]
     compile_source = COMPILERS[settings.compiler]
-    with ThreadPoolExecutor(max_workers=len(units)) as pool:
-        units_made = [
-            pool.submit(compile_source, source_of(functions), arch, symbol, request.compile_flags, entries)
-            for functions in units
+    files = [CUBIN.format(number if are_apart else 0) for number in range(len(split.kernels))]
+    printed = {
+        number: print_kernel(split.kernels[number], CUDA, request.target)
+        for number, file in enumerate(files)
+        if file not in later
+    }
+    units: dict[str, list[PrintedFunction]] = {}
+    for number, function in printed.items():
+        units.setdefault(files[number], []).append(function)
+    with ThreadPoolExecutor(max_workers=max(1, len(units))) as pool:
+        under_way = {
+            file: pool.submit(compile_source, source_of(functions), arch, symbol, request.compile_flags, entries)
+            for file, functions in units.items()
+        }
+        every = [
+            printed.get(number) or print_kernel(kernel, CUDA, request.target)
+            for number, kernel in enumerate(split.kernels)
         ]
         host = host_object(split, DEVICE_CUDA)
-        return [unit.result() for unit in units_made], host
+        return every, {file: unit.result() for file, unit in under_way.items()}, host
 
 
 def _on_the_host(kernel: DeviceKernel) -> DeviceKernel:
