@@ -69,6 +69,19 @@ def test_a_pipeline_of_packed_tiles(agree, arch, moved):
     agree(func, a, b, np.full((128, 48), 7, np.int32), arch=arch)
 
 
+def test_half_of_a_byte_that_nothing_has_written(agree):
+    @T.prim_func
+    def kernel(A: T.Tensor((3, 8), T.int4), B: T.Tensor((3, 8), T.int4)):
+        with T.Kernel(1, threads=32):
+            tile, held = T.alloc_shared((3, 8), T.int4), T.alloc_fragment((3, 8), T.int4)
+            for i, j in T.Parallel(3, 8):
+                tile[i, 7 - j] = A[i, j]
+            T.copy(tile, held)
+            T.copy(held, B)
+
+    agree(kernel, np.random.default_rng(5).integers(-128, 128, (3, 4)).astype(np.int8), np.full((3, 4), 7, np.int8))
+
+
 def test_copies_move_sixteen_bytes_and_pairs_become_floats_at_once():
     @T.prim_func
     def kernel(A: T.Tensor((64, 256), T.int4), B: T.Tensor((64, 256), T.int4), C: T.Tensor((64, 256), T.float16)):

@@ -10,7 +10,7 @@ leave their range, and shifts by more than a type has bits (`build.CHECKED`, `so
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from tvm.tirx import stmt as S
 from tile_core.errors.base import SourceSpan
 from tile_core.ir import regions
 from tile_core.ir.views import viewed
+from tile_core.passes.pack_narrow import REPLACE_HALF
 from tile_core.passes.vector_units import ALIGNED_MOVE, SHIFTED_MOVE
 from tile_core.printer.expressions import offset, plain_element
 from tile_core.printer.language import ExprHandler, Language, StmtHandler, Use
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tile_core.printer.printer import Printer
 
 _ADDRESS_OF = "tirx.address_of"
-_STORE = "tile.atomic_store"
+_STORE, _UPDATE = "tile.atomic_store", "tile.atomic_rmw"
 _SHARED_BY_THREADS = (regions.GLOBAL, *regions.SHARED)
 _MOST_SITES = 1 << 15
 # The operations that work at an address are atomic.
@@ -43,6 +44,7 @@ _USES = {
     "lent": "tile::kLent",
 }
 _ORDERED = "tile::kOrdered"
+_REPLACE, _ORDERED_REPLACE = "tile::kReplace", "tile::kOrderedReplace"
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,11 @@ class _Checker:
         return Code(text, Precedence.POSTFIX)
 
     def _use(self, use: Use) -> str:
-        return _ORDERED if use.kind == "address" and self._order else _USES[use.kind]
+        if use.kind != "address":
+            return _USES[use.kind]
+        if self._only_stores:
+            return _ORDERED_REPLACE if self._order else _REPLACE
+        return _ORDERED if self._order else _USES[use.kind]
 
     def operation(self, name: str, handler: ExprHandler) -> ExprHandler:
         """An operation that says where it is before it does something that others see, or waits for them."""
@@ -183,7 +189,8 @@ class _Checker:
             has_effect = _has_effect(node.op)
             self._has_effect.append(has_effect)
             outer = self._order, self._only_stores
-            self._order, self._only_stores = int((node.attrs or {}).get("memory_order", 0)), name == _STORE
+            attrs = node.attrs or {}
+            self._order, self._only_stores = int(attrs.get("memory_order", 0)), _only_stores(name, attrs)
             code = handler(printer, node)
             self._has_effect.pop()
             self._order, self._only_stores = outer
@@ -197,6 +204,11 @@ class _Checker:
 def _has_effect(op: ir.Op) -> bool:
     pure = (tirx.CallEffectKind.Pure.value, tirx.CallEffectKind.ExprAnnotation.value)
     return not op.has_attr(EFFECT) or op.get_attr(EFFECT) not in pure
+
+
+def _only_stores(name: str, attrs: Mapping[str, Any]) -> bool:
+    """Whether an atomic operation looks at nothing of what was there, but to leave the other half of a byte alone."""
+    return name == _STORE or (name == _UPDATE and attrs.get("kind") == REPLACE_HALF)
 
 
 def _place(printer: Printer, indices: Any, shape: Any) -> str:

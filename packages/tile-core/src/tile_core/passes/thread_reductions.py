@@ -90,7 +90,7 @@ class _Reduction:
         reduced = self._reduced
         steps = dict(variables)
         if reduced is None:
-            return self._total.set(self._combine(self._total.get(), self._element(steps, lane)), self._span)
+            return guarded(self._inside(steps, lane, lane), self._own_element(steps, lane))
         if self._is_long(reduced, steps):
             return self._side_by_side(reduced, steps)
         step = tirx.Var("part", "int32")

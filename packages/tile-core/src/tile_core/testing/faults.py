@@ -201,8 +201,10 @@ def offset(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
 def stored(A: T.Tensor((64,), "int32")):
     Out = T.empty((64,), "int32")
     with T.Kernel(1, threads=64) as _:
+        s = T.alloc_shared((64,), "int32")
         for i in T.Parallel(64):
-            T.atomic_store(Out[i], A[i])
+            T.atomic_store(s[i], A[i])
+            T.atomic_store(Out[i], s[i])
     return Out
 
 

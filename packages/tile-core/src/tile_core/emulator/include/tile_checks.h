@@ -8,10 +8,14 @@
 namespace tile {
 
 // An ordered atomic update passes on what its thread has seen, to the thread of the next one of the same element. What an
-// operation begins to write has no value until it ends; another one continues with it.
-enum class Use : unsigned char { kRead, kWrite, kAtomic, kOrdered, kBegin, kContinue, kLent };
-constexpr Use kRead = Use::kRead, kWrite = Use::kWrite, kAtomic = Use::kAtomic, kOrdered = Use::kOrdered,
-              kBegin = Use::kBegin, kContinue = Use::kContinue, kLent = Use::kLent;
+// operation begins to write has no value until it ends; another one continues with it. An atomic store replaces: nothing
+// has to be there.
+enum class Use : unsigned char {
+  kRead, kWrite, kAtomic, kReplace, kOrdered, kOrderedReplace, kBegin, kContinue, kLent
+};
+constexpr Use kRead = Use::kRead, kWrite = Use::kWrite, kAtomic = Use::kAtomic, kReplace = Use::kReplace,
+              kOrdered = Use::kOrdered, kOrderedReplace = Use::kOrderedReplace, kBegin = Use::kBegin,
+              kContinue = Use::kContinue, kLent = Use::kLent;
 
 // Of an element of an array of one thread.
 enum class Written : unsigned char { kNever, kDone, kUnderWay };
@@ -150,9 +154,9 @@ TILE_INLINE T& local(T* base, Written* written, int64_t flat, int site, const Pl
   if (is_outside<Lanes>(place)) out_of_bounds(access);
   for (unsigned lane = 0; lane < Lanes; ++lane) {
     Written& own = written[flat + lane];
-    if (U != kWrite && U != kBegin && own == Written::kNever) unwritten(access);
+    if (U != kWrite && U != kReplace && U != kOrderedReplace && U != kBegin && own == Written::kNever) unwritten(access);
     if (U != kBegin && U != kContinue && own == Written::kUnderWay) under_way(access);
-    if (U == kWrite) own = Written::kDone;
+    if (U == kWrite || U == kReplace || U == kOrderedReplace) own = Written::kDone;
   }
   if ((U == kWrite || U == kBegin) && lent_count != 0) expect_not_lent(base + flat, Lanes * sizeof(T), access);
   if (U == kBegin) begun = Begun{written + flat, Lanes};

@@ -114,10 +114,15 @@ void add_thread(Text& text, unsigned thread) {
   text.add("thread (%u, %u, %u)", at.x, at.y, at.z);
 }
 
-bool is_atomic(Use use) { return use == Use::kAtomic || use == Use::kOrdered; }
+bool is_ordered(Use use) { return use == Use::kOrdered || use == Use::kOrderedReplace; }
+
+bool replaces(Use use) { return use == Use::kWrite || use == Use::kReplace || use == Use::kOrderedReplace; }
+
+bool is_atomic(Use use) { return use == Use::kAtomic || use == Use::kReplace || is_ordered(use); }
 
 const char* verb(Use use) {
-  constexpr const char* verbs[] = {"reads", "writes", "updates", "updates", "writes", "reads", "reads"};
+  constexpr const char* verbs[] = {"reads",   "writes", "updates", "updates", "updates",
+                                   "updates", "writes", "reads",   "reads"};
   return verbs[static_cast<int>(use)];
 }
 
@@ -433,9 +438,9 @@ void touch(const volatile void* place, unsigned bytes, const Access& access) {
   const Mark mark{orders[self].clock, mark_of(self), site};
   oldest = is_shared(first) ? block_start : launch_start;
   const bool shared = is_shared(first);
-  const bool must_be_written = access.use != Use::kWrite;
+  const bool must_be_written = !replaces(access.use);
   // The order that an update takes over holds for the update; what it passes on ends before its thread's next access.
-  if (access.use == Use::kOrdered) acquire_and_release(first);
+  if (is_ordered(access.use)) acquire_and_release(first);
   for (uintptr_t at = first; at < first + bytes; at += granule) {
     Cell& cell = cell_at(at);
     if (must_be_written && (shared ? cell.write.clock < block_start : is_unwritten(cell, access.site))) unwritten(access);

@@ -79,7 +79,7 @@ def _row_reduction(run: Run, name: str, expected: torch.Tensor, values: torch.Te
 
 @TABLE(needs=("reduce",))
 def rows_of_odd_length(run: Run) -> None:
-    for shape in ((1, 1), (3, 7), (5, 100), (16, 3), (7, 131)):
+    for shape in ((1, 1), (9, 1), (3, 7), (5, 100), (16, 3), (7, 131)):
         a = run.randn(*shape)
         _row_reduction(run, "reduce_sum", a.sum(1), a)
         _row_reduction(run, "reduce_max", a.amax(1), a)
