@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(not STATM.exists(), reason="asks Linux how much 
 
 def resident() -> int:
     gc.collect()
-    return int(STATM.read_text("utf-8").split()[1]) * 4096
+    return int(STATM.read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @T.prim_func
