@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tvm import ir, tirx
 
 from tile_core.ir.regions import constant
@@ -19,7 +21,5 @@ def conditions(region: ir.TensorRegion) -> list[ir.Expr]:
 
 def inside(region: ir.TensorRegion) -> ir.Expr | None:
     """The condition that `region` lies within its tensor or tile; `None` where it surely does."""
-    result: ir.Expr | None = None
-    for condition in conditions(region):
-        result = condition if result is None else tirx.And(result, condition)
-    return result
+    found = conditions(region)
+    return functools.reduce(tirx.And, found) if found else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -109,12 +109,11 @@ class Partial(Matrix):
     Strips that lie within the tensor are read in place. Those that do not are copied to `edge`, with zeros beyond.
     """
 
-    edge: Matrix | None = None
-    depth: ir.Expr | None = None
+    edge: Matrix = field(kw_only=True)
+    depth: ir.Expr = field(kw_only=True)
 
     def strip(self, row: ir.Expr, height: int) -> Strip:
         """Rows `row` to `row + height`, copied unless they lie within the tensor."""
-        assert self.edge is not None and self.depth is not None
         edge, columns = self.edge, constant(self.edge.tile.buffer.shape[-1])
         assert columns is not None
         inside = tirx.Var("inside", "bool")
@@ -128,7 +127,6 @@ class Partial(Matrix):
 
     def _within(self, row: ir.Expr, height: int) -> ir.Expr:
         """Whether these rows lie within the tensor, and `depth` columns of them."""
-        assert self.depth is not None
         region = self.tile.region
         *outer, (down, rows), (across, columns) = zip(region.region, region.source.shape, strict=True)
         conditions = [condition for axis, size in outer for condition in (axis.min >= 0, axis.min < size)]
