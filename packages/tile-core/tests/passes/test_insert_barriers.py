@@ -12,7 +12,8 @@ import tile_core.language as T
 from tile_core.errors import DivergentBarrierError
 from tile_core.ir import visit
 from tile_core.ops.threads import called
-from tile_core.passes.insert_barriers import BARRIER, CLEAN, Touched
+from tile_core.passes.insert_barriers import BARRIER
+from tile_core.passes.touched import CLEAN, Touched
 
 
 def barriers(run_until: Any, func: Any) -> int:

@@ -15,8 +15,7 @@ need a barrier inside is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
@@ -46,6 +45,7 @@ from tile_core.passes.base import PassContext
 from tile_core.passes.nests import FOREIGN, NOTED, is_foreign
 from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
 from tile_core.passes.thread_scope import LANDED, LINGERING, PHASE
+from tile_core.passes.touched import CLEAN, Touched
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
@@ -57,73 +57,7 @@ WIDER_BARRIERS = ("tile.thread.cluster_sync", GRID_BARRIER)
 ADDRESS_ONLY = (IS_ALIGNED,)
 ACCESS = "access"
 """Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
-MOST_PIECES = 8
-"""Pieces of work in flight that are told apart: no wait leaves more."""
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
-
-
-@dataclass(frozen=True)
-class Touched:
-    """Buffers read and written since the last barrier; `beside` are those of regions, by their group of threads.
-
-    `lingering` are those that work in flight still reads, piece by piece, the oldest first.
-    """
-
-    reads: frozenset[ir.Var] = frozenset()
-    writes: frozenset[ir.Var] = frozenset()
-    beside: Mapping[ThreadGroup, Touched] = field(default_factory=dict)
-    lingering: tuple[frozenset[ir.Var], ...] = ()
-
-    def __or__(self, other: Touched) -> Touched:
-        """What one of two ways to the same place leaves."""
-        beside = dict(self.beside)
-        for group, touched in other.beside.items():
-            beside[group] = beside.get(group, CLEAN) | touched
-        lingering = _either(self.lingering, other.lingering)
-        return Touched(self.reads | other.reads, self.writes | other.writes, beside, lingering)
-
-    def then(self, later: Touched) -> Touched:
-        """What two pieces of work leave, one after the other."""
-        oldest, last = self.lingering[: 1 - MOST_PIECES], self.lingering[1 - MOST_PIECES :]
-        lingering = (frozenset().union(*oldest), *last) if oldest else last
-        lingering += later.lingering
-        return replace(self | replace(later, lingering=()), lingering=lingering)
-
-    def landed(self, pieces: int) -> Touched:
-        """What is left of it behind a wait for all but the last `pieces` in flight."""
-        return replace(self, lingering=self.lingering[-pieces:] if pieces else ())
-
-    def passed(self) -> Touched:
-        """What is left of it behind a barrier."""
-        return Touched(reads=frozenset().union(*self.lingering), lingering=self.lingering)
-
-    def within_a_block(self) -> Touched:
-        """Without global memory."""
-        kept = (
-            frozenset(var for var in found if regions.scope(var) != regions.GLOBAL)
-            for found in (self.reads, self.writes)
-        )
-        reads, writes = kept
-        return replace(self, reads=reads, writes=writes)
-
-    def passed_by(self, buffer: ir.Var) -> Touched:
-        """What is left of it behind a barrier that only orders accesses of `buffer`."""
-        kept = frozenset({buffer})
-        return replace(self, reads=self.reads - kept, writes=self.writes - kept)
-
-    def conflicts(self, later: Touched) -> bool:
-        """Whether `later` may not follow without a barrier of the block."""
-        own = self.writes & (later.reads | later.writes) or self.reads & later.writes
-        return bool(own) or any(touched.conflicts(later) for touched in self.beside.values())
-
-
-def _either(one: tuple[frozenset[ir.Var], ...], other: tuple[frozenset[ir.Var], ...]) -> tuple[frozenset[ir.Var], ...]:
-    """The same number of last pieces, whichever way was taken."""
-    pieces = zip_longest(one[::-1], other[::-1], fillvalue=frozenset[ir.Var]())
-    return tuple(first | second for first, second in pieces)[::-1]
-
-
-CLEAN = Touched()
 
 
 @dataclass(frozen=True)
