@@ -153,8 +153,9 @@ WIDE: dict[str, tuple[Any, int, int]] = {
 def test_what_is_bound_by_memory_moves_sixteen_bytes(name: str) -> None:
     program, loads, stores = WIDE[name]
     text = aligned(program)
-    assert len(re.findall(r"\bld\.global(?:\.nc)?(?:\.v4\.(?:b32|u32|f32)|\.v2\.(?:b64|u64))", text)) >= loads
-    assert len(re.findall(r"\bst\.global(?:\.v4\.(?:b32|u32|f32)|\.v2\.(?:b64|u64))", text)) >= stores
+    vector = r"(?:\.v4\.(?:b32|u32|f32)|\.v2\.(?:b64|u64))"
+    assert len(re.findall(rf"\bld\.global(?:\.nc)?(?:\.L2::cache_hint)?{vector}", text)) >= loads
+    assert len(re.findall(rf"\bst\.global{vector}", text)) >= stores
 
 
 def aligned(program: Any) -> str:

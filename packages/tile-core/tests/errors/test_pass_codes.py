@@ -147,7 +147,9 @@ def lower(kernel, change=None, *, lowerings=True, verifying=False, **facts):
         pipeline = apply_edits(pipeline, thread_edits())
     with pytest.MonkeyPatch.context() as patch:
         if not lowerings:
-            patch.setattr("tile_core.ops.OPS", {name: replace(op, lower=None) for name, op in OPS.items()})
+            patch.setattr(
+                "tile_core.passes.lower_tile_ops.OPS", {name: replace(op, lower=None) for name, op in OPS.items()}
+            )
         run_pipeline(kernel, pipeline, context, after=verify_each if verifying else lambda *_: None)
 
 

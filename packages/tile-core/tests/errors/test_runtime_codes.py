@@ -40,7 +40,7 @@ PROGRAMS = {
     "ArgumentError": Program(
         called(
             """
-monkeypatch.setattr(type(kernel), "_check", lambda self, arguments: arguments)
+monkeypatch.setattr(type(kernel.caller), "_check", lambda self, arguments: arguments)
 kernel(a, b.double(), 1)
 """
         ),

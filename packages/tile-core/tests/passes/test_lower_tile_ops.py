@@ -56,7 +56,7 @@ def test_an_op_without_any_lowering_is_refused_at_its_line(
 ) -> None:
     fill = OPS["tile.fill"]
     bare = TileOp(fill.name, fill.operands, fill.check, fill.reference, None)
-    monkeypatch.setattr("tile_core.ops.OPS", {**OPS, "tile.fill": bare})
+    monkeypatch.setattr("tile_core.passes.lower_tile_ops.OPS", {**OPS, "tile.fill": bare})
     with pytest.raises(MissingLoweringError, match="'made-up' has no lowering of fill") as caught:
         LowerTileOps()(clearing, context)
     assert caught.value.span is not None
