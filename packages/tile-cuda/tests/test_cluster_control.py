@@ -48,6 +48,8 @@ def walk(*, again: bool = False, blindly: bool = False) -> Any:
                         )
                     else:
                         goes_on = 1 if again else 0
+                    # What was read of the answer is read before the next answer is written.
+                    T.fence_proxy_async()
 
     return kernel
 

@@ -47,7 +47,9 @@ def lower(call: OpCall, context: LowerContext) -> S.Stmt:
     length = constant(src.extents[axis])
     lanes = facts.lanes(max(dtype.bits, src.dtype.bits))
     fits = length is not None and length >= lanes > 1 and axis == src.rank - 1
-    if not fits or dtype.is_bool or src.dtype.is_bool or src.scope == GLOBAL or src.buffer.strides:
+    # Vectors of bool and of what is narrower than a byte lie in memory in no way that an instruction loads.
+    scalar = dtype.is_bool or src.dtype.is_bool or min(dtype.bits, src.dtype.bits) < 8
+    if not fits or scalar or src.scope == GLOBAL or src.buffer.strides:
         assert REDUCE.lower is not None
         return REDUCE.lower(call, context)
     assert length is not None

@@ -12,7 +12,7 @@ from tile_core.testing.run import Run
 TABLE = ProgramTable("gemm")
 
 
-@TABLE(case="G3", needs=("narrow", "gemm"))
+@TABLE(needs=("narrow", "gemm"))
 def packed_tiles(run: Run) -> None:
     for dtype, (m, n, k), (bm, bn, bk), stages in (
         ("int4", (64, 48, 192), (32, 16, 64), 0),
