@@ -52,10 +52,9 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
 
     def run(state: State) -> None:
         grid = [max(0, int(extent(state))) for extent in extents]
-        order = np.ndindex(*reversed(grid))
-        for block in reversed(list(order)) if reverse else order:
-            for (slot, kind), at in zip(blocks, reversed(block), strict=True):
-                state.values[slot] = kind(at)
+        for block in np.ndindex(*reversed(grid)):
+            for (slot, kind), at, extent in zip(blocks, reversed(block), grid, strict=True):
+                state.values[slot] = kind(extent - 1 - at if reverse else at)
             _bind_threads(state, thread_slots, launch.threads, threads)
             state.space, state.mask, state.log, state.loop = threads, None, None, None
             body(state)

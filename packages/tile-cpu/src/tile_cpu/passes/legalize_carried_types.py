@@ -106,7 +106,12 @@ class _Rewriter(CarriedValues):
         self._views = []
         self._buffers = {buffer: own for buffer, own in self._buffers.items() if not _is_packed(buffer)}
         body = mutator.mutate(nest.body)
-        return replace(nest, body=visit.sequence([*self._views, body], loop.span)).to_stmt()
+        return replace(
+            nest,
+            grid_vars=tuple(self.var(var, mutator) for var in nest.grid_vars),
+            grid_extents=tuple(mutator.mutate(extent) for extent in nest.grid_extents),
+            body=visit.sequence([*self._views, body], loop.span),
+        ).to_stmt()
 
     def alloc(self, stmt: S.AllocBuffer, mutator: Any) -> S.Stmt:
         if self.carrier_of(stmt.buffer.ty.dtype) is None:
