@@ -232,7 +232,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def fuzz(session: nox.Session) -> None:
-    """Judge 600 mutated programs: on the CPU against the interpreter, and through the printing of CUDA C++.
+    """Judge 2,000 mutated programs: on the CPU against the interpreter, and through the printing of CUDA C++.
 
     Other programs: `nox -s fuzz -- --seed 7`. One again, made small: `nox -s fuzz -- --seed 7 --only 1234 --shrink`.
     """
@@ -242,7 +242,7 @@ def fuzz(session: nox.Session) -> None:
     Environment(session).group("test").run(
         *("-m", "tile_core.testing.fuzz", "--target", "cpu", "--printer", "cuda=tile_cuda.printer:CUDA"),
         *(f"--page={page.relative_to(ROOT)}" for page in sorted(pages)),
-        *("--seed", "1", "--count", "600", "--limit", "120", "--progress", *session.posargs),
+        *("--seed", "1", "--count", "2000", "--limit", "120", "--progress", *session.posargs),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tile_core.language as T
+from tile_core.errors.interpreter import DeviceAssertError
 from tile_core.interpreter import Program
 
 
@@ -203,6 +204,20 @@ def test_an_index_is_exact_where_int32_would_wrap(interpret):
     a, b = torch.arange(1, 65, dtype=torch.int32), torch.zeros(4, 4, dtype=torch.int32)
     interpret(kernel, a, b)
     assert b.tolist() == [[1, 2, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_large_grid_is_not_listed(interpret, backwards):
+    @T.prim_func
+    def kernel(Last: T.Tensor((1,), "int32")):
+        with T.Kernel(2**20, 2**11, threads=1) as (bx, by):
+            Last[0] = by * 2**20 + bx
+            T.device_assert(bx < 0, "the first block")
+
+    last = torch.zeros(1, dtype=torch.int32)
+    with pytest.raises(DeviceAssertError):
+        interpret(kernel, last, reversed_order=backwards)
+    assert int(last) == (2**31 - 1 if backwards else 0)
 
 
 def test_updates_in_reversed_order(interpret):

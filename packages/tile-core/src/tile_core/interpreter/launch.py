@@ -52,9 +52,11 @@ def compile_launch(stmt: S.For, scope: Scope) -> Executor:
 
     def run(state: State) -> None:
         grid = [max(0, int(extent(state))) for extent in extents]
-        for block in np.ndindex(*reversed(grid)):
-            for (slot, kind), at, extent in zip(blocks, reversed(block), grid, strict=True):
-                state.values[slot] = kind(extent - 1 - at if reverse else at)
+        numbers = range(prod(grid))
+        for number in reversed(numbers) if reverse else numbers:
+            for (slot, kind), extent in zip(blocks, grid, strict=True):
+                number, at = divmod(number, extent)
+                state.values[slot] = kind(at)
             _bind_threads(state, thread_slots, launch.threads, threads)
             state.space, state.mask, state.log, state.loop = threads, None, None, None
             body(state)
