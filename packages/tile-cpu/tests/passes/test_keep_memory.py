@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,19 +56,9 @@ def shared(A: T.Tensor((BLOCKS, COLUMNS), "float32"), B: T.Tensor((BLOCKS, COLUM
             B[bx, j] = workspace[bx, j] * 2.0
 
 
-def test_a_call_takes_what_the_last_one_gave_back() -> None:
-    kernel = tl.compile(doubled, target="cpu")
-    a, b = torch.randn(BLOCKS, COLUMNS), torch.full((BLOCKS, COLUMNS), float("nan"))
-    kernel(a, b)
-    before = resident()
-    for _ in range(CALLS):
-        kernel(a, b)
-    assert torch.equal(b, a * 2)
-    assert resident() - before < CALLS * BLOCKS * TILE // 4
-
-
-def test_what_blocks_share_is_given_back() -> None:
-    kernel = tl.compile(shared, target="cpu")
+@pytest.mark.parametrize("program", [doubled, shared], ids=["tiles of blocks", "what blocks share"])
+def test_a_call_takes_what_the_last_one_gave_back(program: Any) -> None:
+    kernel = tl.compile(program, target="cpu")
     a, b = torch.randn(BLOCKS, COLUMNS), torch.full((BLOCKS, COLUMNS), float("nan"))
     kernel(a, b)
     before = resident()

@@ -183,23 +183,6 @@ def test_two_launches_use_one_tensor():
     assert_same(both(twice, some_bytes(16), some_bytes(16)))
 
 
-@pytest.mark.parametrize("dtype", ["int4", "uint4"])
-def test_a_number_of_blocks(dtype):
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32"), n: dtype):
-        with T.Kernel(T.ceildiv(n, 2), threads=1) as b:
-            A[b] = b + 1
-        with T.Kernel(n, threads=1) as b:
-            A[32 + b] = n - b
-
-    for n in (-3, 0, 5):
-        found = torch.full((2, 64), -9, dtype=torch.int32)
-        for target, row in zip(("cpu", "interpret"), found, strict=True):
-            tl.compile(kernel, target=target)(row, n % 8 if dtype == "uint4" else n)
-        assert torch.equal(*found)
-        assert (found[0] != -9).any() == (n > 0 or (dtype == "uint4" and n % 8 > 0))
-
-
 def test_tfloat32_tensors_and_scalars():
     @T.prim_func
     def scale(A: T.Tensor((100,), "tfloat32"), B: T.Tensor((100,), "tfloat32"), factor: T.int4):

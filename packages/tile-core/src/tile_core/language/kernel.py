@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 from tvm import ir, tirx
 
 from tile_core.errors.frontend import KernelKeywordError, KernelNestingError, LaunchQueryError, LaunchShapeError
+from tile_core.frontend.arith import cast
 from tile_core.frontend.builder import Frame, active_builder, current_builder
 from tile_core.frontend.loops import LoneVar
-from tile_core.frontend.promotion import as_int
+from tile_core.frontend.promotion import INT32, as_int
 from tile_core.frontend.values import Expr, Var, unwrap, wrap
 from tile_core.frontend.writes import mentioned_buffers
 from tile_core.ir.launch import AXES, Launch
@@ -309,7 +310,8 @@ def _extent(axis: str, value: Any) -> Any:
             )
         known = constant(value.ir)
         if known is None:
-            return value
+            # The index of an axis has the type of its extent, and, as a loop's, at least 32 bits.
+            return value if value.dtype.bits >= INT32.bits else wrap(cast(value.ir, INT32))
         value = known
     extent = as_int(value)
     if extent is None:

@@ -28,7 +28,6 @@ from tile_core.passes.base import PassContext
 from tile_core.passes.carried_types import NIBBLES, CarriedValues, Carrier
 
 _RELAXED = 0
-_HALF_BITS = 4
 
 
 def _tfloat32(value: ir.Expr) -> ir.Expr:
@@ -108,7 +107,6 @@ class _Rewriter(CarriedValues):
         body = mutator.mutate(nest.body)
         return replace(
             nest,
-            grid_vars=tuple(self.var(var, mutator) for var in nest.grid_vars),
             grid_extents=tuple(mutator.mutate(extent) for extent in nest.grid_extents),
             body=visit.sequence([*self._views, body], loop.span),
         ).to_stmt()
@@ -168,7 +166,7 @@ class _Rewriter(CarriedValues):
 
     def _load_half(self, buffer: ir.Var, indices: list[ir.Expr]) -> ir.Expr:
         place, shift = _half(indices)
-        code = E.BitwiseAnd(E.RShift(tirx.BufferLoad(self._buffer(buffer), place), shift), tirx.IntImm("uint8", 15))
+        code = nibbles.unsigned(E.RShift(tirx.BufferLoad(self._buffer(buffer), place), shift))
         dtype = DType(str(buffer.dtype))
         if dtype.is_float:
             return _reinterpret(dtype.tvm, code)
@@ -177,8 +175,8 @@ class _Rewriter(CarriedValues):
     def _store_half(self, buffer: ir.Var, indices: list[ir.Expr], value: ir.Expr, span: Any) -> S.Stmt:
         place, shift = _half(indices)
         packed = self._buffer(buffer)
-        code = E.BitwiseAnd(_reinterpret("uint8", value), tirx.IntImm("uint8", 15))
-        old = E.BitwiseAnd(E.RShift(tirx.BufferLoad(packed, place), shift), tirx.IntImm("uint8", 15))
+        code = nibbles.unsigned(_reinterpret("uint8", value))
+        old = nibbles.unsigned(E.RShift(tirx.BufferLoad(packed, place), shift))
         # Adding the difference changes the one half only: the whole byte never carries over.
         change = E.LShift(E.Sub(code, old), shift)
         return S.Evaluate(rmw(packed, place, change, "add", _RELAXED, span), span)
@@ -190,24 +188,17 @@ def _is_packed(buffer: ir.Var) -> bool:
 
 def _half(indices: list[ir.Expr]) -> tuple[list[ir.Expr], ir.Expr]:
     """The index of the byte and the shift of the value in it."""
-    *outer, last = indices
-    two = tirx.IntImm(last.ty, 2)
-    shift = E.Mul(E.Cast("uint8", E.FloorMod(last, two)), tirx.IntImm("uint8", _HALF_BITS))
-    return [*outer, E.FloorDiv(last, two)], shift
+    half = E.Cast("uint8", nibbles.parity(indices[-1]))
+    return nibbles.byte_place(indices), E.Mul(half, tirx.IntImm("uint8", nibbles.BITS))
 
 
 def _packed(buffer: ir.Var) -> ir.Var:
     """A view of a packed tensor as bytes: half the last extent, half the strides of the other axes."""
     *outer, last = buffer.shape
-    halves = [_halved(stride) for stride in list(buffer.strides)[:-1]]
+    halves = [nibbles.halved(stride) for stride in list(buffer.strides)[:-1]]
     strides = [*halves, buffer.strides[-1]] if buffer.strides else None
-    return tirx.decl_buffer([*outer, _halved(last)], "uint8", f"{buffer.name}_bytes", strides=strides, data_alignment=1)
-
-
-def _halved(extent: ir.Expr) -> ir.Expr:
-    if isinstance(extent, tirx.IntImm):
-        return tirx.IntImm(extent.ty, int(extent.value) // 2)
-    return E.FloorDiv(extent, tirx.IntImm(extent.ty, 2))
+    extents = [*outer, nibbles.halved(last)]
+    return tirx.decl_buffer(extents, "uint8", f"{buffer.name}_bytes", strides=strides, data_alignment=1)
 
 
 def _like(buffer: ir.Var, dtype: str) -> ir.Var:

@@ -195,3 +195,23 @@ def shared_memory_above_the_limit(run: Run) -> None:
                 A[0] = Huge[0, 0]
 
         run.compile(func)
+
+
+@TABLE(needs=("narrow",))
+def blocks_counted_by_narrow_numbers(run: Run) -> None:
+    for dtype in ("int4", "uint4", "int8"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((64,), T.int32), n: dtype):
+            with T.Kernel(T.ceildiv(n, 2), threads=32) as block:
+                A[block] = block - 100
+            with T.Kernel(n, threads=32) as block:
+                A[32 + block] = n - block
+
+        for n in (0, 1, 5):
+            a = run.empty(64, dtype="int32")
+            expected = a.clone()
+            expected[: (n + 1) // 2] = torch.arange((n + 1) // 2, dtype=torch.int32) - 100
+            expected[32 : 32 + n] = n - torch.arange(n, dtype=torch.int32)
+            run(kernel, a, n)
+            run.equal(a, expected)
