@@ -41,6 +41,8 @@ class ScaledMma:
         return f"m{ROWS}n{COLUMNS}k{self.kind.k}_{self.kind.name}_{self.factors}_{types}"
 
 
+OF_BYTES = ("mxf8f6f4", 1, "float8_e8m0fnu")
+"""The form of 8-bit operands, as `find` takes it."""
 _FORMS = ((MXF8F6F4, 1, "float8_e8m0fnu"), (MXF4, 2, "float8_e8m0fnu"), (MXF4NVF4, 2, "float8_e8m0fnu"))
 TABLE = tuple(
     ScaledMma(kind, factors, scale, a, b)

@@ -22,7 +22,7 @@ from tile_core.ops.gemm_scaled import GEMM_SCALED
 from tile_core.passes.matrix import Held
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.mma_scaled import FIRST as SCALED_FROM
-from tile_cuda.instructions.mma_scaled import find
+from tile_cuda.instructions.mma_scaled import OF_BYTES, find
 from tile_cuda.instructions.shapes import MatrixInstruction, instructions
 from tile_cuda.instructions.shapes import find as find_instruction
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
@@ -38,14 +38,10 @@ from tile_cuda.matrix.product import (
     sizes,
     sums_in_float16,
 )
+from tile_cuda.matrix.warp import COLUMNS, QUAD, WARP
+from tile_cuda.matrix.warp_issue import WarpIssue
 
-WARP = 32
 BYTE = 8
-COLUMNS = 8
-MXF8F6F4 = ("mxf8f6f4", 1, "float8_e8m0fnu")
-"""The block-scaled kind of 8-bit operands."""
-QUAD = 4
-"""Lanes that share a row of an operand."""
 RUN_BYTES = (32, 16)
 """Bytes of a run: two units of 16, so that the rows of a quad lie in other banks than the next ones, or one."""
 
@@ -130,8 +126,6 @@ class WarpProduct(Product):
 
     def emit(self, scope: ThreadScope) -> S.Stmt:
         """Load operands and multiply, step by step along K."""
-        from tile_cuda.matrix.warp_issue import WarpIssue
-
         return WarpIssue(self, scope).result()
 
 
@@ -175,7 +169,7 @@ def _of_bytes(instruction: MatrixInstruction) -> MatrixInstruction:
 def _scaled_refusal(call: OpCall, capability: int) -> str:
     """Why no instruction takes factors of its operands; empty where one does."""
     a, b = (operand_type(call, side).name for side in "ab")
-    if capability < SCALED_FROM or find(*MXF8F6F4, a, b) is None or {as_dtype(a).bits, as_dtype(b).bits} != {8}:
+    if capability < SCALED_FROM or find(*OF_BYTES, a, b) is None or {as_dtype(a).bits, as_dtype(b).bits} != {8}:
         return f"sm_{capability} has no block-scaled mma of {a} and {b}; sm_120 has it for floats of 8 bits"
     if str(call.region("c").source.dtype) != "float32":
         return "block-scaled mma sums in float32"

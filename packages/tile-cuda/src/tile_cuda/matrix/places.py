@@ -8,8 +8,8 @@ from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import transposed
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.shapes import Digit, MatrixInstruction
+from tile_cuda.matrix.warp import QUAD
 
-QUAD = 4
 _BITS = 4
 """Bits of E, and of a word, for a chunk."""
 

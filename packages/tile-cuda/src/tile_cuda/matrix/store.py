@@ -17,8 +17,9 @@ from tile_core.ops.build import cast
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.ldmatrix import stmatrix
 from tile_cuda.matrix.operands import accessing
+from tile_cuda.matrix.warp import WARP
 
-WARP, ELEMENTS = 32, 8
+ELEMENTS = 8
 FIRST_COLUMN = "first_column"
 """Attribute of a copy that takes only as many columns of a result as its tile has, from this one on."""
 

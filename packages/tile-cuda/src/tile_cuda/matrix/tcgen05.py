@@ -37,12 +37,13 @@ from tile_cuda.instructions.tcgen05 import (
 from tile_cuda.instructions.threads import elect
 from tile_cuda.matrix.operands import DESCRIPTOR_ROWS, SharedMatrix, reading, shared_matrix
 from tile_cuda.matrix.product import Product, Refusal, operand_type, sizes
+from tile_cuda.matrix.warp import WARP
 
 TENSOR_MEMORY = "shared.tmem"
 """The scope of tiles in tensor memory."""
 FIRST, LAST = 100, 119
 """The capabilities between which there is tensor memory."""
-WARP, LANES, WORD_BITS, DEPTH_BYTES = 32, 128, 32, 32
+LANES, WORD_BITS, DEPTH_BYTES = 128, 32, 32
 MOST_COLUMNS, COLUMN_STEP = 256, 16
 COMPLETION = "tile.completion"
 """Attribute around a product that is waited for: its node is the barrier, its value the parity of the next phase."""

@@ -23,12 +23,12 @@ from tile_core.ops.gemm_scaled import FACTORS, GEMM_SCALED, IN_A_WORD, granulari
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.ldmatrix import ldmatrix
 from tile_cuda.instructions.mma import mma, mma_sp, round_tf32
-from tile_cuda.instructions.mma_scaled import find, mma_scaled
+from tile_cuda.instructions.mma_scaled import OF_BYTES, find, mma_scaled
 from tile_cuda.instructions.shapes import Digit
-from tile_cuda.matrix.mma import COLUMNS, MXF8F6F4, QUAD, WARP
 from tile_cuda.matrix.operands import SharedMatrix, reading
 from tile_cuda.matrix.places import coordinates, places
 from tile_cuda.matrix.product import sizes
+from tile_cuda.matrix.warp import COLUMNS, QUAD, WARP
 
 if TYPE_CHECKING:
     from tile_cuda.matrix.mma import WarpProduct
@@ -147,7 +147,7 @@ class WarpIssue:
         row = self._row_of(i) + quad + half * ROWS
         column = tirx.floordiv(self._warp, int32(self._product.down)) * (self._across * COLUMNS) + j * COLUMNS + quad
         factors = (self._factor("a", row, step), self._factor("b", column, step))
-        found = find(*MXF8F6F4, self._instruction.a, self._instruction.b)
+        found = find(*OF_BYTES, self._instruction.a, self._instruction.b)
         assert found is not None
         return mma_scaled(c, left, right, *factors, instruction=found)
 

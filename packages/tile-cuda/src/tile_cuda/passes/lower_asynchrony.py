@@ -63,7 +63,8 @@ from tile_cuda.instructions.mbarrier import (
 from tile_cuda.instructions.tcgen05 import tcgen05_commit
 from tile_cuda.instructions.threads import set_max_registers
 from tile_cuda.instructions.tma import send, tma_load, tma_load_multicast, tma_store, tma_store_commit, tma_store_wait
-from tile_cuda.matrix.tcgen05 import WARP, is_issuer
+from tile_cuda.matrix.tcgen05 import is_issuer
+from tile_cuda.matrix.warp import WARP
 from tile_cuda.passes.box_copies import Boxes, boxes
 from tile_cuda.passes.matrix_tiles import matrix_tiles, products_beside_threads
 

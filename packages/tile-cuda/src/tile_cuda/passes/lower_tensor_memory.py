@@ -36,8 +36,9 @@ from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.tcgen05 import tcgen05_fence, tcgen05_load, tcgen05_store, tcgen05_wait
 from tile_cuda.matrix.block_scaled import product_of
 from tile_cuda.matrix.product import Refusal
-from tile_cuda.matrix.tcgen05 import LANES, WARP, WORD_BITS, address, foreign, in_tensor_memory
+from tile_cuda.matrix.tcgen05 import LANES, WORD_BITS, address, foreign, in_tensor_memory
 from tile_cuda.matrix.units import TensorCores
+from tile_cuda.matrix.warp import WARP
 from tile_cuda.passes.note_descriptors import placed_apart
 
 _LANE_SHIFT, _MOST_AT_ONCE = 16, 128

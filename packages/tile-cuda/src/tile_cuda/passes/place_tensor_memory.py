@@ -36,7 +36,8 @@ from tile_cuda.instructions.tcgen05 import (
     tcgen05_dealloc,
     tcgen05_relinquish,
 )
-from tile_cuda.matrix.tcgen05 import COMPLETION, LANES, WARP, WORD_BITS, foreign, in_tensor_memory
+from tile_cuda.matrix.tcgen05 import COMPLETION, LANES, WORD_BITS, foreign, in_tensor_memory
+from tile_cuda.matrix.warp import WARP
 from tile_cuda.passes.assign_roles import ARRIVALS
 
 FREE = "cuda.tensor_memory_free"

@@ -1,0 +1,10 @@
+"""How a warp holds what `mma` multiplies: "Matrix fragments for mma.m16n8k16" and its relatives, PTX ISA."""
+
+from __future__ import annotations
+
+WARP = 32
+"""Threads of a warp."""
+QUAD = 4
+"""Lanes that share a row of an operand."""
+COLUMNS = 8
+"""Columns of C that an instruction computes."""
