@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tile_core.layouts.registers import Digit, FragmentLayout
 from tile_cuda.instructions import shapes
-from tile_cuda.instructions.shapes import TABLE, Digit, FragmentLayout, MatrixInstruction
+from tile_cuda.instructions.shapes import TABLE, MatrixInstruction
 
 
 def layouts_of(instruction: MatrixInstruction) -> list[FragmentLayout]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tile_core.layouts.registers import FragmentLayout
 from tile_core.printer.language import ExprHandler
 from tile_cuda.instructions import block_scaled, cluster_control, compiler_hints, descriptors, mma_scaled, tcgen05
 from tile_cuda.instructions.base import Instruction, address_of
@@ -19,7 +20,7 @@ from tile_cuda.instructions.compiler_hints import hold, pin, uniform
 from tile_cuda.instructions.descriptors import descriptor_advance, smem_descriptor
 from tile_cuda.instructions.ldmatrix import LDMATRIX, STMATRIX, ldmatrix, stmatrix
 from tile_cuda.instructions.mma import MMA, MMA_SP, ROUND_TF32, mma, mma_sp, round_tf32
-from tile_cuda.instructions.shapes import TABLE, FragmentLayout, MatrixInstruction, find, instructions
+from tile_cuda.instructions.shapes import TABLE, MatrixInstruction, find, instructions
 from tile_cuda.instructions.wgmma import ALL as PRODUCTS
 from tile_cuda.instructions.wgmma import (
     wgmma,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tvm import ir
 
+from tile_core.layouts.registers import FragmentLayout
 from tile_cuda.instructions import shapes
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, Size, numbers
-from tile_cuda.instructions.shapes import BITS, FragmentLayout, MatrixInstruction
+from tile_cuda.instructions.shapes import BITS, MatrixInstruction
 
 __all__ = ["MMA", "MMA_SP", "ROUND_TF32", "mma", "mma_sp", "round_tf32"]
 

@@ -1,11 +1,6 @@
 """Matrix instructions as data: shapes, dtypes, where they exist, and which lane's register holds which element.
 
-A layout is a list of digits. The number of a lane, and that of a register of the lane, is read in mixed radix, fastest
-digit first, and every digit moves the element along one axis. So a layout can be tabulated, inverted and turned into an
-expression, and that it names each element of the matrix once is proved when it is made.
-
-Layouts are those of PTX ISA, "Matrix Fragments for mma" and "wgmma.mma_async: Register Fragments". A register here is
-one element, in the order in which elements are packed into 32-bit registers: the first is in the low bits.
+Layouts are those of PTX ISA, "Matrix Fragments for mma" and "wgmma.mma_async: Register Fragments".
 """
 
 from __future__ import annotations
@@ -14,12 +9,12 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import prod
 from typing import Literal
+
+from tile_core.layouts.registers import COLUMNS, ROWS, Digit, FragmentLayout
 
 LANES = 32
 WARPGROUP = 128
-ROWS, COLUMNS = 0, 1
 
 Family = Literal["mma", "wgmma", "tcgen05"]
 
@@ -60,84 +55,6 @@ BITS = {
     "u4": 4,
 }
 """PTX's name of a type to the bits that an element takes among operands: six and four bits of a float take a byte."""
-
-
-@dataclass(frozen=True)
-class Digit:
-    """A digit of a lane's or register's number: each step moves the element by `stride` along `axis`."""
-
-    size: int
-    axis: int
-    stride: int
-
-
-@dataclass(frozen=True)
-class FragmentLayout:
-    """Where the elements of a `rows` × `columns` matrix are: `registers` of each of `lanes` threads.
-
-    Raises:
-        ValueError: the digits do not name every element exactly once.
-
-    >>> c = accumulator(16, 8)
-    >>> c.element(lane=5, register=2)
-    (9, 2)
-    >>> c.place(9, 2)
-    (5, 2)
-    """
-
-    rows: int
-    columns: int
-    lane_digits: tuple[Digit, ...]
-    register_digits: tuple[Digit, ...]
-
-    def __post_init__(self) -> None:
-        # One digit moves one axis, and along each axis strides are the products of the smaller digits: a mixed radix.
-        for axis, extent in ((ROWS, self.rows), (COLUMNS, self.columns)):
-            reached = 1
-            for digit in self._along(axis):
-                if digit.stride != reached:
-                    raise ValueError(f"{self}: a digit of axis {axis} has stride {digit.stride}, expected {reached}")
-                reached *= digit.size
-            if reached != extent:
-                raise ValueError(f"{self}: the digits of axis {axis} name {reached} of {extent}")
-
-    def _along(self, axis: int) -> list[Digit]:
-        digits = [digit for digit in (*self.lane_digits, *self.register_digits) if digit.axis == axis]
-        return sorted(digits, key=lambda digit: digit.stride)
-
-    @functools.cached_property
-    def lanes(self) -> int:
-        """The number of threads."""
-        return prod(digit.size for digit in self.lane_digits)
-
-    @functools.cached_property
-    def registers(self) -> int:
-        """The number of elements of one thread."""
-        return prod(digit.size for digit in self.register_digits)
-
-    def element(self, lane: int, register: int) -> tuple[int, int]:
-        """Row and column of a register of a lane."""
-        found = [0, 0]
-        for number, digits in ((lane, self.lane_digits), (register, self.register_digits)):
-            for digit in digits:
-                found[digit.axis] += number % digit.size * digit.stride
-                number //= digit.size
-        return found[ROWS], found[COLUMNS]
-
-    def place(self, row: int, column: int) -> tuple[int, int]:
-        """Lane and register of an element."""
-        lane, register = (
-            _number([(row, column)[digit.axis] // digit.stride % digit.size for digit in digits], digits)
-            for digits in (self.lane_digits, self.register_digits)
-        )
-        return lane, register
-
-
-def _number(values: list[int], digits: tuple[Digit, ...]) -> int:
-    number = 0
-    for value, digit in zip(reversed(values), reversed(digits), strict=True):
-        number = number * digit.size + value
-    return number
 
 
 def _digits(*digits: tuple[int, int, int]) -> tuple[Digit, ...]:

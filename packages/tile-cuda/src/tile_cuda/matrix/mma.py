@@ -20,6 +20,7 @@ from tile_core.ops.build import widened
 from tile_core.ops.gemm import transposed
 from tile_core.ops.gemm_scaled import GEMM_SCALED
 from tile_core.passes.matrix import Held
+from tile_core.passes.matrix_products import Refusal, shares
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.mma_scaled import FIRST as SCALED_FROM
 from tile_cuda.instructions.mma_scaled import OF_BYTES, find
@@ -28,11 +29,8 @@ from tile_cuda.instructions.shapes import find as find_instruction
 from tile_cuda.matrix.operands import SharedMatrix, shared_matrix
 from tile_cuda.matrix.places import places_refusal
 from tile_cuda.matrix.product import (
-    FULL_COLUMN,
-    FULL_ROW,
     SPARSE,
     Product,
-    Refusal,
     covered,
     operand_type,
     sizes,
@@ -179,7 +177,7 @@ def _scaled_refusal(call: OpCall, capability: int) -> str:
 
 def _fitted(call: OpCall, issued: MatrixInstruction, warps: int) -> WarpProduct | Refusal:
     (m, n, k), instruction = sizes(call), _of_bytes(issued)
-    split = _split(m, n, instruction.m, warps, int(call.attrs.get("policy", 0)))
+    split = shares(m, n, instruction.m, COLUMNS, warps, int(call.attrs.get("policy", 0)))
     if split is None or k % instruction.k or not k:
         return Refusal(_nearest(issued, m, n, k * (issued.k // instruction.k), warps))
     a, b = _operand(call, "a"), _operand(call, "b")
@@ -219,22 +217,6 @@ def _operand(call: OpCall, side: str) -> SharedMatrix | Refusal | None:
         return None
     found = shared_matrix(region, depth_is_last=transposed(call, side) == (side == "b"))
     return found if found is not None else Refusal("has elements that are not whole bytes")
-
-
-def _split(m: int, n: int, rows: int, warps: int, policy: int) -> tuple[int, int] | None:
-    """Warps along M and N; without a policy as square as the shares of a warp can be."""
-    found = [
-        (down, warps // down)
-        for down in range(1, warps + 1)
-        if warps % down == 0 and m % (rows * down) == 0 and n % (COLUMNS * (warps // down)) == 0
-    ]
-    if not found or not m or not n:
-        return None
-    if policy == FULL_ROW:
-        return found[-1]
-    if policy == FULL_COLUMN:
-        return found[0]
-    return min(found, key=lambda split: m // split[0] + n // split[1])
 
 
 def _nearest(instruction: MatrixInstruction, m: int, n: int, k: int, warps: int) -> str:

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from tvm import ir, tirx
 
+from tile_core.layouts.registers import coordinates
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import transposed
 from tile_core.passes.thread_scope import int32
-from tile_cuda.instructions.shapes import Digit, MatrixInstruction
+from tile_cuda.instructions.shapes import MatrixInstruction
 from tile_cuda.matrix.warp import QUAD
 
 _BITS = 4
 """Bits of E, and of a word, for a chunk."""
-
-
-def coordinates(digits: tuple[Digit, ...], number: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
-    """Row and column that the number of a lane, or of a register, stands for."""
-    found: list[ir.Expr] = [int32(0), int32(0)]
-    weight = 1
-    for digit in digits:
-        own = tirx.floormod(tirx.floordiv(number, int32(weight)), int32(digit.size))
-        found[digit.axis] = found[digit.axis] + own * digit.stride
-        weight *= digit.size
-    return found[0], found[1]
 
 
 def places(instruction: MatrixInstruction, call: OpCall, thread: ir.Expr, row: ir.Expr, step: ir.Expr) -> ir.Expr:

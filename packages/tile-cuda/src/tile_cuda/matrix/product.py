@@ -16,26 +16,32 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import packed, transposed
 from tile_core.passes.matrix import Held
+from tile_core.passes.matrix_products import FULL_COLUMN, FULL_ROW, Refusal
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.instructions.shapes import TABLE, Family, MatrixInstruction
 from tile_cuda.matrix.operands import SharedMatrix
 
+__all__ = [
+    "FULL_COLUMN",
+    "FULL_ROW",
+    "HALF_SUMS",
+    "SPARSE",
+    "TF32",
+    "Product",
+    "Refusal",
+    "covered",
+    "operand_type",
+    "sizes",
+    "sums_in_float16",
+]
+
 SPARSE = "tile.gemm_sp"
 """The op of a product with a sparse A."""
-FULL_ROW, FULL_COLUMN = 1, 2
-"""Values of a call's `policy`; anything else is as square as possible."""
 TF32 = "tf32"
 """Attribute of a `tile.gemm` on float32 whose operands may be rounded to tfloat32."""
 
 HALF_SUMS = "float16_sums"
 """Attribute of a product into float16 whose sums may be rounded to it at every step."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why an instruction does not compute a product, as the end of a sentence."""
-
-    why: str
 
 
 @functools.cache

@@ -17,16 +17,16 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
+from tile_core.layouts.registers import Digit, coordinates
 from tile_core.layouts.swizzle import UNIT_BYTES
-from tile_core.ops.build import cast, number
 from tile_core.ops.gemm_scaled import FACTORS, GEMM_SCALED, IN_A_WORD, granularity
+from tile_core.passes.matrix_products import sums_of, unrolled
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.ldmatrix import ldmatrix
 from tile_cuda.instructions.mma import mma, mma_sp, round_tf32
 from tile_cuda.instructions.mma_scaled import OF_BYTES, find, mma_scaled
-from tile_cuda.instructions.shapes import Digit
 from tile_cuda.matrix.operands import SharedMatrix, reading
-from tile_cuda.matrix.places import coordinates, places
+from tile_cuda.matrix.places import places
 from tile_cuda.matrix.product import sizes
 from tile_cuda.matrix.warp import COLUMNS, QUAD, WARP
 
@@ -68,10 +68,10 @@ class WarpIssue:
     def result(self) -> S.Stmt:
         """The whole product."""
         chunk = tirx.Var("step", "int32")
-        before, sums, after = self._sums()
+        sums = sums_of(self._product.call, self._c, as_dtype(self._product.total), self._held_sums)
         a, arrays_a, load_a = self._left(chunk)
         b, arrays_b, load_b = self._right(chunk)
-        steps = [self._step(a, b, sums, chunk, step) for step in range(self._steps)]
+        steps = [self._step(a, b, sums.array, chunk, step) for step in range(self._steps)]
         if self._steps == 1:
             body = visit.sequence([*load_a, *load_b(0), *steps], self._span)
         else:
@@ -79,34 +79,14 @@ class WarpIssue:
                 [*load_a, *(stmt for at, step in enumerate(steps) for stmt in (*load_b(at), step))], self._span
             )
         loop = S.For(chunk, int32(0), int32(self._chunks), S.ForKind.UNROLLED, body, span=self._span)
-        return phase(visit.sequence([*before, *arrays_a, *arrays_b, loop, *after], self._span))
+        return phase(visit.sequence([*sums.before, *arrays_a, *arrays_b, loop, *sums.after], self._span))
 
     # -- C ---------------------------------------------------------------------------------------------------------
 
-    def _sums(self) -> tuple[list[S.Stmt], ir.Var, list[S.Stmt]]:
-        """What is done before, the registers that are summed in, and what is done behind."""
-        clear = self._product.call.args["clear_accum"]
-        fixed = regions.constant(clear)
-        count = self._down * self._across * 2 * self._halves
-        c_dtype, total = as_dtype(str(self._c.dtype)), as_dtype(self._product.total)
-        if c_dtype == total:
-            if fixed == 0:
-                return [], self._c, []
-            body = self._unrolled(count, lambda at: self._store(self._c, at, number(0, total)))
-            return [body if fixed else S.IfThenElse(clear, body, None, self._span)], self._c, []
-        sums = tirx.decl_buffer((count,), total.tvm, "sums", scope=regions.LOCAL, data_alignment=UNIT_BYTES)
-
-        def start(at: ir.Expr) -> S.Stmt:
-            old = cast(tirx.BufferLoad(self._c, [at]), total)
-            if fixed is None:
-                return self._store(sums, at, E.Select(clear, number(0, total), old))
-            return self._store(sums, at, number(0, total) if fixed else old)
-
-        def finish(at: ir.Expr) -> S.Stmt:
-            return self._store(self._c, at, cast(tirx.BufferLoad(sums, [at]), c_dtype))
-
-        alloc = S.AllocBuffer(sums, span=self._span)
-        return [alloc, self._unrolled(count, start)], sums, [self._unrolled(count, finish)]
+    @property
+    def _held_sums(self) -> int:
+        """Elements of C of a thread."""
+        return self._down * self._across * 2 * self._halves
 
     def _step(self, a: ir.Var, b: ir.Var, sums: ir.Var, chunk: ir.Expr, step: int) -> S.Stmt:
         product, packed = self._product, self._product.packed
@@ -328,8 +308,7 @@ class WarpIssue:
     # -- statements ------------------------------------------------------------------------------------------------
 
     def _unrolled(self, count: int, body: Callable[[ir.Expr], S.Stmt]) -> S.Stmt:
-        at = tirx.Var("part", "int32")
-        return S.For(at, int32(0), int32(count), S.ForKind.UNROLLED, body(at), span=self._span)
+        return unrolled(count, body, self._span)
 
     def _store(self, array: ir.Var, at: ir.Expr, value: ir.Expr) -> S.Stmt:
         return S.BufferStore(array, value, [at], self._span)
