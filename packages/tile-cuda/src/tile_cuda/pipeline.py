@@ -38,7 +38,7 @@ def edits(target: Target) -> tuple[Edit, ...]:
     computed = capabilities(target).dtypes
     pairs = {dtype: pair.operations for dtype, pair in PAIRS.items() if dtype in computed | FLOAT8.keys()}
     return (
-        *thread_edits(NATIVE | functions.NATIVE, units, pairs, frozenset(FLOAT8), units.packed),
+        *thread_edits(NATIVE | functions.NATIVE, units, pairs, frozenset(FLOAT8), units.packed, units.forms),
         insert_after("check_semantics", CheckLaunch(), CheckInstructions(units.capability)),
         insert_after(
             "group_threads",

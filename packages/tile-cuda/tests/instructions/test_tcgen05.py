@@ -40,7 +40,13 @@ from tile_cuda.instructions.tcgen05 import (
 )
 
 ALL = [instruction for instruction in shapes.TABLE if instruction.family == "tcgen05"]
-TRIPLES = sorted({(i.d, i.a, i.b) for i in ALL})
+TRIPLES = sorted({(i.d, i.a, i.b) for i in ALL if not {i.a, i.b} & shapes.UNITS})
+NARROW = [
+    ("float32", "float6_e2m3fn", "float6_e3m2fn"),
+    ("float32", "float4_e2m1fn", "float8_e5m2"),
+    ("float32", "float8_e4m3fn", "float4_e2m1fn"),
+]
+"""Some of those that lie in units."""
 F16 = ("float32", "float16", "float16")
 STEPS, COLUMNS = 2, 512
 WIDTHS = {0: 16, 32: 32, 64: 64, 128: 128}
@@ -64,9 +70,21 @@ class Case:
     signs: tuple[int, int] = (1, 1)
 
 
+def units(lines: np.ndarray) -> np.ndarray:
+    """The bytes of lines: of floats of 6 and 4 bits units of 16, packed from the first bit on."""
+    bits = {"float6_e2m3fn": 6, "float6_e3m2fn": 6, "float4_e2m1fn": 4}.get(lines.dtype.name)
+    if bits is None:
+        return lines.view(np.uint8)
+    codes = np.unpackbits(lines.view(np.uint8)[..., None], axis=-1, count=bits, bitorder="little")
+    packed = np.packbits(codes.reshape(-1, 16 * bits), axis=-1, bitorder="little")
+    found = np.full((packed.shape[0], 16), 0xEE, np.uint8)
+    found[:, : packed.shape[1]] = packed
+    return found.reshape(len(lines), -1)
+
+
 def place(matrix: np.ndarray, swizzle: int, trans: bool) -> tuple[np.ndarray, int, int, int]:
     """`matrix` (m or n × k) as it lies in shared memory; leading and stride bytes, and the bytes of a step of k."""
-    lines = np.ascontiguousarray(matrix.T if trans else matrix).view(np.uint8)
+    lines = units(np.ascontiguousarray(matrix.T if trans else matrix))
     count, size = lines.shape
     width = WIDTHS[swizzle]
     image = np.full(-(-size // width) * width * count, 0xEE, np.uint8)
@@ -163,6 +181,11 @@ def check(cases: list[Case], execute: Any) -> None:
 def test_results_of_all_types(triple: tuple[str, str, str], execute: Any) -> None:
     i = of(triple, 48)
     check([Case(i), Case(i, adds=False), Case(i, ts=True)], execute)
+
+
+@pytest.mark.parametrize("triple", NARROW, ids="-".join)
+def test_results_of_floats_in_units(triple: tuple[str, str, str], execute: Any) -> None:
+    check([Case(of(triple, 48)), Case(of(triple, 16), swizzle=32, adds=False)], execute)
 
 
 @pytest.mark.parametrize("a_trans", [False, True])
@@ -268,7 +291,7 @@ def test_lanes_and_columns_of_others(columns: int, lane: int, message: str, emul
 @pytest.mark.compile
 @pytest.mark.parametrize("ts", [False, True])
 def test_the_printed_forms_compile(ts: bool, assemble: Callable[..., str]) -> None:
-    chosen = [of(triple, n) for triple in TRIPLES for n in (16, 64)]
+    chosen = [of(triple, n) for triple in [*TRIPLES, *([] if ts else NARROW)] for n in (16, 64)]
     report = assemble("sm_100a", *(program(Case(i, ts=ts))[0] for i in chosen))
     assert "warning" not in report
     assert report.count(" 0 bytes spill stores, 0 bytes spill loads") == len(chosen)
@@ -285,6 +308,11 @@ def test_what_tcgen05_does_not_take() -> None:
     tf32 = of(("float32", "tfloat32", "tfloat32"), 16)
     with pytest.raises(ValueError, match="fast axis"):
         tcgen05_mma(int32(0), descriptor, descriptor, int32(1), instruction=tf32, b_trans=True)
+    narrow = of(("float32", "float4_e2m1fn", "float8_e5m2"), 16)
+    with pytest.raises(ValueError, match="float4_e2m1fn with k as the fast axis"):
+        tcgen05_mma(int32(0), descriptor, descriptor, int32(1), instruction=narrow, a_trans=True)
+    with pytest.raises(ValueError, match="is not in tensor memory"):
+        tcgen05_mma_ts(int32(0), int32(0), descriptor, int32(1), instruction=narrow)
     with pytest.raises(ValueError, match="power of two from 32"):
         tcgen05_alloc(slot, 96)
     with pytest.raises(ValueError, match="power of two up to 128"):

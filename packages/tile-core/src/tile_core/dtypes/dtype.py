@@ -25,6 +25,8 @@ AnyDType = Any
 """Every accepted spelling: `DType`, string, torch or numpy dtype, numpy scalar type, Python's bool, int and float."""
 
 MAX_LANES = 65535
+_IN_A_BYTE = 6
+"""Bits of types that share a byte with nothing."""
 _VECTOR = re.compile(r"(.+?)x([1-9][0-9]*)")
 
 
@@ -247,9 +249,15 @@ class DType(str):  # noqa: SLOT000 - there is one object a type
     def carrier(self) -> DType:
         """The dtype of tensors that are passed for this type: its own, but for types that share another's memory.
 
+        A value of six bits has a byte for itself, whose upper bits are zero.
+
         >>> DType("float8_e4m3").carrier, DType("tfloat32").carrier, DType("float16").carrier
         (DType('float8_e4m3fn'), DType('float32'), DType('float16'))
+        >>> DType("float6_e2m3fn").carrier
+        DType('uint8')
         """
+        if self.bits == _IN_A_BYTE:
+            return DType("uint8")
         shared = None if self.is_vector or self.bits < 8 else ROWS[self][6]
         return self if shared is None else DType(shared)
 

@@ -59,4 +59,4 @@ def exportable(array: Any) -> Any:
             remedy="install torch, through which it is passed",
         ) from None
     raw = torch.from_numpy(array.view(f"u{array.dtype.itemsize}"))
-    return raw.view(as_dtype(array.dtype.name).torch)
+    return raw.view(as_dtype(array.dtype.name).carrier.torch)

@@ -125,7 +125,7 @@ class _Check:
                 raise self.fail(
                     ArgumentDtypeError, text, f"pass an int8 or uint8 tensor with {param.per_storage} values a byte"
                 )
-        elif facts.dtype != DType(param.dtype).carrier:
+        elif facts.dtype not in (DType(param.dtype).carrier, param.dtype):
             raise self.fail(ArgumentDtypeError, f"expected dtype {DType(param.dtype).carrier}, got {facts.dtype}")
 
     def same_device(self, facts: Facts) -> None:

@@ -8,7 +8,9 @@ Attributes: `transpose_a`, `transpose_b`, `policy` (0 square, 1 full row, 2 full
 where there are warps). `clear_accum` is a bool-valued operand, a constant or a device expression.
 
 `packed_a` and `packed_b`, which `passes/pack_narrow.py` sets, name the dtype of an operand of four bits that has become
-the bytes of its tile: each row is along K, two elements to a byte.
+the bytes of its tile: each row is along K, two elements to a byte. `codes_a` and `codes_b` name that of an operand of
+floats of six or four bits that is a tile of their codes, and `units_a` and `units_b` say that it is in units
+(`passes/coded_tiles.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.dtypes import DType, as_dtype
 from tile_core.errors.ops import GemmDTypeError, GemmShapeError, GemmSymbolicError
-from tile_core.ir import nibbles, regions
+from tile_core.ir import codes, nibbles, regions
 from tile_core.ir.regions import constant
 from tile_core.ir.visit import sequence
 from tile_core.ops.base import LowerContext, OpCall, Operand, TileOp
@@ -52,6 +54,17 @@ def packed(call: OpCall, side: str) -> DType | None:
     """The dtype of four bits that the bytes of operand `a` or `b` hold two of; `None` for a tile of its own dtype."""
     name = call.attrs.get(f"packed_{side}")
     return None if name is None else as_dtype(str(name))
+
+
+def coded(call: OpCall, side: str) -> DType | None:
+    """The dtype whose codes the bytes of operand `a` or `b` are; `None` for a tile of its own dtype."""
+    name = call.attrs.get(f"codes_{side}")
+    return None if name is None else as_dtype(str(name))
+
+
+def in_units(call: OpCall, side: str) -> bool:
+    """Whether the codes of operand `a` or `b` are packed in units."""
+    return bool(call.attrs.get(f"units_{side}", 0))
 
 
 def transposed(call: OpCall, side: str) -> bool:
@@ -185,7 +198,7 @@ def lower_for_threads(call: OpCall, _context: LowerContext) -> S.Stmt:
     is a whole fragment of the accumulation dtype.
     """
     a, b, c = (Tile(call.region(side)) for side in _SIDES)
-    dtype = widened(a.dtype, b.dtype, c.dtype)
+    dtype = widened(coded(call, "a") or a.dtype, coded(call, "b") or b.dtype, c.dtype)
     m, n, k = sizes(call)
     in_place = c.dtype is dtype and regions.scope(c.buffer) == regions.FRAGMENT and regions.is_whole(call.region("c"))
     sums = c.buffer if in_place else tirx.decl_buffer((m, n), dtype.tvm, "sums", scope=regions.FRAGMENT)
@@ -241,7 +254,13 @@ def _steps(count: int, together: int, step: Callable[[ir.Expr, int], S.Stmt], sp
 
 def _element(call: OpCall, side: str, tile: Tile, row: ir.Expr, column: ir.Expr) -> ir.Expr:
     """An element of an operand, which may be half of a byte."""
-    place, narrow = _placed(call, side, tile, row, column), packed(call, side)
+    place, narrow, code = _placed(call, side, tile, row, column), packed(call, side), coded(call, side)
+    if code is not None:
+        *leading, last = place
+        found = tile.load(place)
+        if in_units(call, side):
+            found = codes.unit_element(lambda at: tile.load([*leading, at]), last, code.bits)
+        return codes.CODES[code].decode(found)
     if narrow is None:
         return tile.load(place)
     return nibbles.nibble(tile.load(nibbles.byte_place(place)), place[-1], is_signed=narrow.is_int)

@@ -20,22 +20,13 @@ from tvm.tirx.buffer import is_buffer_var
 from tile_core.dtypes import DType, casts
 from tile_core.errors.passes import DataTypeUnsupportedError
 from tile_core.ir import nibbles, visit
+from tile_core.ir.codes import CODES, SIX, WIDE, Code
 
 ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max)
 BITWISE = (E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor, E.LShift, E.RShift)
 COMPARISONS = (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE)
 IF_THEN_ELSE = "prim.if_then_else"
 REINTERPRET = "tirx.reinterpret"
-WIDE = "float32"
-"""The dtype of arithmetic on floats that are carried as their bits."""
-
-
-@dataclass(frozen=True)
-class Code:
-    """A float as its bits: to float32, and from there with one rounding."""
-
-    decode: Callable[[ir.Expr], ir.Expr]
-    encode: Callable[[ir.Expr], ir.Expr]
 
 
 @dataclass(frozen=True)
@@ -64,44 +55,22 @@ def _saturated(value: ir.Expr, source: DType, dtype: DType, carrier: Carrier) ->
     return E.Let(name, value if str(value.ty.dtype) == str(name.ty.dtype) else E.Cast(name.ty, value), whole)
 
 
-_E2M1_UP, _E2M1_REST = (0.25, 1.25, 2.5, 5.0), (0.75, 1.75, 3.5)
-"""Where the next code begins: above the first, at or above the second, since halves go to even codes."""
-
-
-def _decode_e2m1(code: ir.Expr) -> ir.Expr:
-    """Exponent and mantissa begin at bit 22 of a float32, whose bias is 126 more; 0 and 0.5 have no leading one."""
-    bits = tirx.Var("code", "uint32")
-
-    def word(number: int) -> ir.Expr:
-        return tirx.IntImm("uint32", number)
-
-    size = E.BitwiseAnd(bits, word(7))
-    normal = E.Add(E.LShift(size, word(22)), word(126 << 23))
-    small = E.Select(E.EQ(size, word(1)), word(126 << 23), word(0))
-    sign = E.LShift(E.BitwiseAnd(bits, word(8)), word(28))
-    whole = E.BitwiseOr(E.Select(E.GE(size, word(2)), normal, small), sign)
-    return E.Let(bits, E.Cast("uint32", code), tirx.reinterpret(WIDE, whole))
-
-
-def _encode_e2m1(value: ir.Expr) -> ir.Expr:
-    """The code counts the bounds that the magnitude has passed; NaN passes all of them, and is the largest value."""
-    number, bits = tirx.Var("value", WIDE), tirx.Var("bits", "uint32")
-    size = tirx.reinterpret(WIDE, E.BitwiseAnd(bits, tirx.IntImm("uint32", 0x7FFFFFFF)))
-    zero, one = (tirx.IntImm("uint8", count) for count in (0, 1))
-    passed = [E.Select(E.LE(size, tirx.FloatImm(WIDE, bound)), zero, one) for bound in _E2M1_UP]
-    passed += [E.Select(E.LT(size, tirx.FloatImm(WIDE, bound)), zero, one) for bound in _E2M1_REST]
-    code: ir.Expr = E.Cast("uint8", E.LShift(E.RShift(bits, tirx.IntImm("uint32", 31)), tirx.IntImm("uint32", 3)))
-    for step in passed:
-        code = E.Add(code, step)
-    return E.Let(number, value, E.Let(bits, tirx.reinterpret("uint32", number), code))
+def _whole(value: ir.Expr) -> ir.Expr:
+    return value
 
 
 NIBBLES: Mapping[DType, Carrier] = {
     DType("int4"): Carrier("int8", nibbles.signed),
     DType("uint4"): Carrier("uint8", nibbles.unsigned),
-    DType("float4_e2m1fn"): Carrier("uint8", nibbles.unsigned, Code(_decode_e2m1, _encode_e2m1)),
+    DType("float4_e2m1fn"): Carrier("uint8", nibbles.unsigned, CODES[DType("float4_e2m1fn")]),
 }
 """The types of four bits, for targets that have arithmetic on neither them nor narrow floats."""
+SIXES: Mapping[DType, Carrier] = {
+    dtype: Carrier("uint8", _whole, code) for dtype, code in CODES.items() if dtype.bits == SIX
+}
+"""The floats of six bits, each the low bits of a byte."""
+NARROW: Mapping[DType, Carrier] = {**NIBBLES, **SIXES}
+"""Both."""
 
 
 class CarriedValues:

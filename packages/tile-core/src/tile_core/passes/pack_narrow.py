@@ -1,4 +1,4 @@
-"""Four-bit tensors and tiles become bytes, before anything else looks at the program.
+"""Tensors and tiles of four and six bits become bytes, before anything else looks at the program.
 
     int4 A[m, n]                    ──▶  uint8 A[m, n // 2], the first value of a byte in its low half
     tile.copy(A[i:, j:], a)         ──▶  the copy of half as many bytes, where it begins and ends with a byte
@@ -6,6 +6,9 @@
     for j: a[i, j] = value          ──▶  for j / 2: a[i, j] = a byte of two values (`paired_stores.py`)
     tile.gemm(a, b, c)              ──▶  the product of bytes, marked, where instructions take them; else that of tiles
                                          that hold the values in a dtype which has a product
+
+A float of six bits has a byte for itself. Where instructions multiply floats of six and four bits, in the form of
+`coded_tiles.py`, the products name the types of the codes.
 
 So vectors, copy engines, swizzles and pipelines know bytes only. A store of one value beside another of its byte, which
 another thread may write, replaces its half atomically. Callers still pass what they passed: `name_parameters` gives the
@@ -15,6 +18,7 @@ host half the tensors under their own dtype, and the kernels their bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,7 +42,8 @@ from tile_core.ops.build import Tile, cast, parallel
 from tile_core.ops.fill import FILL
 from tile_core.ops.gemm import GEMM, transposed
 from tile_core.passes.base import PassContext
-from tile_core.passes.carried_types import NIBBLES, CarriedValues
+from tile_core.passes.carried_types import NARROW, SIXES, CarriedValues
+from tile_core.passes.coded_tiles import CodedOperands, Form, no_forms, packed_units
 from tile_core.passes.legalize_bounds import ADDRESS_OF
 from tile_core.passes.lower_tile_ops import with_span
 from tile_core.passes.nests import LAYOUT, is_parallel
@@ -54,7 +59,7 @@ _RELAXED = 0
 
 @dataclass(frozen=True)
 class PackNarrow:
-    """`multiplied`: dtypes of which matrix instructions take the bytes.
+    """`multiplied`: dtypes of which matrix instructions take the bytes; `forms`: how they take narrow floats.
 
     Raises:
         DataTypeUnsupportedError: a tensor whose rows begin in the middle of a byte, and an op or a view that has no
@@ -63,13 +68,14 @@ class PackNarrow:
     """
 
     multiplied: frozenset[str] = frozenset()
+    forms: CodedOperands = no_forms
     name: ClassVar[str] = "pack_narrow"
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
         if not uses_narrow_types(func):
             return func
-        rewriter = _Rewriter(PackedTiles(func, self.multiplied), context)
+        rewriter = _Rewriter(PackedTiles(func, self.multiplied), self.forms, context)
         params = [rewriter.var(param, None) for param in func.params]
         context.state[STATE] = {
             own: param
@@ -91,9 +97,10 @@ class PackNarrow:
 
 
 class _Rewriter(CarriedValues):
-    def __init__(self, tiles: PackedTiles, context: PassContext) -> None:
-        super().__init__(NIBBLES, f"the backend {context.backend.name!r}")
-        self._tiles, self._context = tiles, context
+    def __init__(self, tiles: PackedTiles, forms: CodedOperands, context: PassContext) -> None:
+        super().__init__(NARROW, f"the backend {context.backend.name!r}")
+        self._tiles, self._forms, self._context = tiles, forms, context
+        self._threads = 1
         self._buffers: dict[ir.Var, ir.Var] = {}
         self._staged: list[S.Stmt] = []
         self._updated: frozenset[ir.Var] = frozenset()
@@ -125,7 +132,8 @@ class _Rewriter(CarriedValues):
         own, source = narrow(stmt.buffer), narrow(origin) if origin is not None and is_buffer_var(origin) else None
         if own is None and source is None:
             return mutator.default_mutate(stmt)
-        packed = [buffer in self._tiles for buffer in (stmt.buffer, origin) if buffer is not None and narrow(buffer)]
+        named = [buffer for buffer in (stmt.buffer, origin) if buffer is not None and narrow(buffer)]
+        packed = [buffer in self._tiles or narrow(buffer) in SIXES for buffer in named]
         if origin is None or not all(packed) or regions.FRAGMENT in map(regions.scope, (stmt.buffer, origin)):
             of = "other memory" if origin is None else f"the memory of {origin.name}"
             raise DataTypeUnsupportedError(
@@ -177,6 +185,7 @@ class _Rewriter(CarriedValues):
     def _launch(self, loop: S.For, mutator: Any) -> S.Stmt:
         """The nest, with the tiles that its products need."""
         nest, outer = from_stmt(loop), self._staged
+        self._threads = prod(nest.threads)
         extents = tuple(mutator.mutate(extent) for extent in nest.grid_extents)
         self._staged = []
         body = mutator.mutate(nest.body)
@@ -197,7 +206,7 @@ class _Rewriter(CarriedValues):
         if dtype is None or load.source not in self._tiles:
             return tirx.BufferLoad(self._buffer(load.source), indices, load.span)
         packed = self._byte(load.source, nibbles.byte_place(indices), load.span)
-        return cast(nibbles.nibble(packed, indices[-1], is_signed=dtype.is_int), DType(NIBBLES[dtype].dtype))
+        return cast(nibbles.nibble(packed, indices[-1], is_signed=dtype.is_int), DType(NARROW[dtype].dtype))
 
     def cast(self, cast: E.Cast, mutator: Any) -> ir.Expr:
         """A conversion; of an element to a float of 16 bits in the form of which two are one instruction."""
@@ -277,9 +286,11 @@ class _Rewriter(CarriedValues):
         attrs = dict(whole.attrs)
         if call.op is FILL:
             dtype = DType(str(call.region("dst").source.dtype))
-            args["value"] = _twice(mutator.mutate(cast(call.args["value"], dtype)))
+            value = mutator.mutate(cast(call.args["value"], dtype))
+            args["value"] = value if dtype in SIXES else _twice(value)
         elif float(attrs.get("pad", 0)):
-            attrs["pad"] = _code(float(attrs["pad"]), DType(str(call.region("src").source.dtype))) * nibbles.TWICE
+            dtype = DType(str(call.region("src").source.dtype))
+            attrs["pad"] = _code(float(attrs["pad"]), dtype) * (1 if dtype in SIXES else nibbles.TWICE)
         return OpCall(call.op, args, attrs, call.span).to_stmt()
 
     def _operand(self, value: ir.Expr, mutator: Any) -> ir.Expr:
@@ -293,8 +304,16 @@ class _Rewriter(CarriedValues):
         """A product of tiles that hold the values, along K, in a dtype which products take."""
         dtypes = {side: DType(str(call.region(side).source.dtype)) for side in "ab"}
         args, attrs, before = {name: self._operand(value, mutator) for name, value in call.args.items()}, call.attrs, []
+        forms = self._forms(call, self._threads, self._context.options)
         for side, dtype in dtypes.items():
-            wide = _product_dtype(*dtypes.values()) if dtype in NIBBLES else dtype
+            if side in forms:
+                attrs = {**attrs, f"codes_{side}": str(dtype)}
+                if forms[side] is Form.UNITS:
+                    args[side], fill = self._units(call, side, mutator)
+                    attrs = {**attrs, f"units_{side}": 1, f"transpose_{side}": int(side == "b")}
+                    before.append(fill)
+                continue
+            wide = _product_dtype(*dtypes.values()) if dtype in NARROW else dtype
             if str(args[side].source.dtype) == wide.tvm and call.region(side).source not in self._tiles:
                 continue
             tile, copy = _along_k(call, side, wide)
@@ -302,6 +321,25 @@ class _Rewriter(CarriedValues):
             args[side], attrs = regions.whole(tile), {**attrs, f"transpose_{side}": int(side == "b")}
             before.append(mutator.mutate(copy))
         return visit.sequence([*before, OpCall(GEMM, args, attrs, call.span).to_stmt()], call.span)
+
+    def _units(self, call: OpCall, side: str, mutator: Any) -> tuple[ir.TensorRegion, S.Stmt]:
+        """A tile of units for an operand, and the loops that fill it: of its bytes, where these are along K."""
+        src = call.region(side)
+        turned = transposed(call, side) == (side == "a")
+        dtype, whole = DType(str(src.source.dtype)), None if turned else self._tiles.bytes_of_matrix(src)
+        own = Tile(src if whole is None else self._operand(whole, mutator))
+
+        def load(row: ir.Expr, column: ir.Expr) -> ir.Expr:
+            index = [column, row] if turned else [row, column]
+            place = [tirx.IntImm("int32", 0)] * (own.rank - 2) + index
+            found = own.load(place)
+            return found if whole is not None else _bits(mutator.mutate(found))
+
+        lines, depth = (reversed if turned else list)(src.region[-2:])
+        extents = [regions.constant(axis.extent) for axis in (lines, depth)]
+        tile, fill = packed_units(own.name, extents, dtype, load, in_bytes=whole is not None, span=call.span)
+        self._staged.append(S.AllocBuffer(tile, span=call.span))
+        return regions.whole(tile), fill
 
     def _unsupported(self, call: ir.Call, why: str) -> DataTypeUnsupportedError:
         name = str(getattr(call.op, "name", "")).removeprefix("tile.").removeprefix("tirx.")
@@ -328,8 +366,15 @@ def _bytes(buffer: ir.Var) -> ir.Var:
 
 def _carrying(buffer: ir.Var, dtype: DType) -> ir.Var:
     """What holds a buffer one value an element."""
-    carrier = NIBBLES[dtype].dtype
-    return tirx.decl_buffer(buffer.shape, carrier, str(buffer.name), scope=buffer.ty.storage_scope, data_alignment=1)
+    strides = list(buffer.strides or []) or None
+    return tirx.decl_buffer(
+        buffer.shape,
+        NARROW[dtype].dtype,
+        str(buffer.name),
+        strides=strides,
+        scope=buffer.ty.storage_scope,
+        data_alignment=1,
+    )
 
 
 def _bits(value: ir.Expr) -> ir.Expr:
@@ -368,7 +413,7 @@ def _along_k(call: OpCall, side: str, dtype: DType) -> tuple[ir.Var, S.Stmt]:
 
 
 def _product_dtype(a: DType, b: DType) -> DType:
-    """What four-bit operands are multiplied as: a dtype that holds all of their values, and that products take."""
+    """What narrow operands are multiplied as: a dtype that holds all of their values, and that products take."""
     if a.is_integer:
         return DType("uint8" if a is b and a.is_unsigned else "int8")
-    return DType("float16" if a is b else "float8_e4m3fn")
+    return DType("float8_e4m3fn" if any(dtype.bits == 8 for dtype in (a, b)) else "float16")

@@ -1,7 +1,8 @@
 """Which buffers of four-bit values are held two to a byte, and what the operands of tile ops are in bytes.
 
 Tensors and shared tiles are, a fragment where every op that touches it moves or multiplies whole bytes of it. Other
-tiles, those of a thread and those whose rows are an odd number of values, hold one value an element of its carrier.
+tiles, those of a thread and those whose rows are an odd number of values, hold one value an element of its carrier. So
+does everything of six bits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tile_core.ops.build import Tile
 from tile_core.ops.copy import ASYNC_COPY, COPY, LAYOUT, axes
 from tile_core.ops.fill import FILL
 from tile_core.ops.gemm import GEMM, transposed
-from tile_core.passes.carried_types import NIBBLES
+from tile_core.passes.carried_types import NARROW, NIBBLES, SIXES
 
 COPIES = (COPY, ASYNC_COPY, BULK_LOAD, BULK_STORE, BULK_SEND)
 """Ops that move the region `src` to the region `dst`."""
@@ -33,20 +34,20 @@ _PACKED_SCOPES = (regions.GLOBAL, *regions.SHARED)
 
 
 def narrow(buffer: ir.Var) -> DType | None:
-    """The dtype of a buffer of four-bit values; `None` for any other."""
+    """The dtype of a buffer of values of four or six bits; `None` for any other."""
     dtype = as_dtype(str(buffer.dtype))
-    return dtype if dtype in NIBBLES else None
+    return dtype if dtype in NARROW else None
 
 
 def narrow_buffers(func: tirx.PrimFunc) -> list[ir.Var]:
-    """Every buffer of four-bit values that a program has or makes."""
+    """Every buffer of such values that a program has or makes."""
     made = [node.buffer for kind in (S.AllocBuffer, S.DeclBuffer) for node in visit.collect(func.body, kind)]
     return [buffer for buffer in (*filter(is_buffer_var, func.params), *made) if narrow(buffer) is not None]
 
 
 def uses_narrow_types(func: tirx.PrimFunc) -> bool:
-    """Whether four-bit types occur in a program at all."""
-    names = {str(dtype) for dtype in NIBBLES}
+    """Whether such types occur in a program at all."""
+    names = {str(dtype) for dtype in NARROW}
     if any(str(getattr(getattr(var, "ty", None), "dtype", "")) in names for var in func.params):
         return True
     return bool(narrow_buffers(func)) or any(
@@ -66,7 +67,7 @@ class PackedTiles:
 
     def __init__(self, func: tirx.PrimFunc, multiplied: frozenset[str]) -> None:
         self._multiplied = multiplied
-        buffers = narrow_buffers(func)
+        buffers = [buffer for buffer in narrow_buffers(func) if narrow(buffer) in NIBBLES]
         for buffer in buffers:
             _require_whole_bytes(buffer)
         rows = (buffer.shape[-1] for buffer in buffers if len(buffer.shape))
@@ -110,13 +111,19 @@ class PackedTiles:
         """
         if call.op in COPIES:
             return self._copy(call)
+        if call.op is FILL and narrow(call.region("dst").source) in SIXES:
+            return call
         if call.op is FILL and self._is_whole_bytes(call.region("dst")):
             return _with_regions(call, {"dst": bytes_of(call.region("dst"))})
         return self._product(call) if call.op is GEMM else None
 
     def _copy(self, call: OpCall) -> OpCall | None:
         src, dst = call.region("src"), call.region("dst")
-        if narrow(src.source) is not narrow(dst.source) or LAYOUT in call.attrs:
+        if narrow(src.source) is not narrow(dst.source):
+            return None
+        if narrow(src.source) in SIXES:
+            return call
+        if LAYOUT in call.attrs:
             return None
         if not self._is_whole_bytes(src) or not self._is_whole_bytes(dst):
             return None
@@ -137,6 +144,10 @@ class PackedTiles:
             return None
         names = {f"packed_{side}": str(region.source.dtype) for side, region in sides.items()}
         return _with_regions(call, {side: bytes_of(region) for side, region in sides.items()}, **names)
+
+    def bytes_of_matrix(self, region: ir.TensorRegion) -> ir.TensorRegion | None:
+        """The region of a packed tile, counted in bytes; `None` where it does not begin and end with one."""
+        return bytes_of(region) if self._is_whole_bytes(region) else None
 
     def _is_whole_bytes(self, region: ir.TensorRegion) -> bool:
         last = region.region[-1]

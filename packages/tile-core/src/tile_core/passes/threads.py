@@ -17,6 +17,7 @@ from tile_core.ops.print import PRINT
 from tile_core.ops.threads import thread_call
 from tile_core.passes.base import Edit
 from tile_core.passes.check_extents import CheckExtents
+from tile_core.passes.coded_tiles import CodedOperands, no_forms
 from tile_core.passes.drop_unused_names import DropUnusedNames
 from tile_core.passes.group_threads import GroupThreads
 from tile_core.passes.infer_layouts import InferLayouts
@@ -83,17 +84,20 @@ def thread_edits(
     pairs: Mapping[str, frozenset[str]] = MappingProxyType({}),
     stored: frozenset[str] = frozenset(),
     multiplied: frozenset[str] = frozenset(),
+    forms: CodedOperands = no_forms,
 ) -> tuple[Edit, ...]:
     """The edits that turn the default pipeline into one for threads.
 
     `native` are the scalar ops that the backend prints itself. They are expanded after the partition, which makes some.
     `units` are the target's matrix instructions; `pairs` the operations that it prints for two lanes at once, by dtype
     (see `PackLanes`); `stored` the dtypes that it has no arithmetic for; `multiplied` those of four bits whose bytes
-    matrix instructions take.
+    matrix instructions take; `forms` how they take floats of six and four bits.
     """
     return (
         drop("lower_scalar_ops"),
-        insert_after("check_semantics", CheckExtents(), PackNarrow(multiplied), MarkPlacedTiles(), GroupThreads()),
+        insert_after(
+            "check_semantics", CheckExtents(), PackNarrow(multiplied, forms), MarkPlacedTiles(), GroupThreads()
+        ),
         insert_before("lower_tile_ops", MarkReductions(), *([MarkMatrixOps()] if units is not None else [])),
         insert_before("legalize_bounds", PlaceTiles(), InferLayouts(units)),
         insert_after(

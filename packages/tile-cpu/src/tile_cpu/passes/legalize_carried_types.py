@@ -1,4 +1,4 @@
-"""Types that neither TVM nor LLVM computes with, carried by types that they do: int4, uint4, tfloat32, unpacked float4.
+"""Types that neither TVM nor LLVM computes with, carried by types that they do: int4, uint4, tfloat32, float6, others.
 
 A value of such a type is a value of its carrier that the type can hold; whatever makes one fits it again, so results
 are those of `tile_core.dtypes.casts`. Tiles hold one value an element of the carrier. Tensors of int4, uint4 and
@@ -25,7 +25,7 @@ from tile_core.ir.launch import from_stmt, is_launch
 from tile_core.ir.regions import GLOBAL, scope
 from tile_core.ops.atomic import rmw
 from tile_core.passes.base import PassContext
-from tile_core.passes.carried_types import NIBBLES, CarriedValues, Carrier
+from tile_core.passes.carried_types import NIBBLES, SIXES, CarriedValues, Carrier
 
 _RELAXED = 0
 
@@ -44,6 +44,7 @@ CARRIERS = {
     DType("uint4"): NIBBLES[DType("uint4")],
     DType("tfloat32"): Carrier("float32", _tfloat32),
     DType("float4_e2m1_unpacked"): Carrier("float4_e2m1fn", lambda value: value),
+    **SIXES,
 }
 PACKED = (DType("int4"), DType("uint4"), DType("float4_e2m1fn"))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tvm import ir
 
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer
+from tile_cuda.instructions.shapes import NARROW_FORMATS
 
 ROWS = 128
 MOST_COLUMNS, COLUMN_STEP = 256, 16
@@ -42,14 +43,7 @@ class ScaledKind:
         return dict(self.formats).get(dtype)
 
 
-_NARROW = (
-    ("float8_e4m3fn", 0),
-    ("float8_e5m2", 1),
-    ("float6_e2m3fn", 3),
-    ("float6_e3m2fn", 4),
-    ("float4_e2m1fn", 5),
-)
-MXF8F6F4 = ScaledKind("mxf8f6f4", 32, 1, "float8_e8m0fnu", _NARROW)
+MXF8F6F4 = ScaledKind("mxf8f6f4", 32, 1, "float8_e8m0fnu", NARROW_FORMATS)
 MXF4 = ScaledKind("mxf4", 64, 2, "float8_e8m0fnu", (("float4_e2m1fn", 1),))
 MXF4NVF4 = ScaledKind("mxf4nvf4", 64, 4, "float8_e4m3fn", (("float4_e2m1fn", 1),))
 KINDS = {kind.name: kind for kind in (MXF8F6F4, MXF4, MXF4NVF4)}

@@ -9,9 +9,12 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tile_core.layouts.registers import COLUMNS, ROWS, Digit, FragmentLayout
+
+if TYPE_CHECKING:
+    from tile_core.dtypes import DType
 
 LANES = 32
 WARPGROUP = 128
@@ -55,6 +58,28 @@ BITS = {
     "u4": 4,
 }
 """PTX's name of a type to the bits that an element takes among operands: six and four bits of a float take a byte."""
+
+
+NARROW_FORMATS = (
+    ("float8_e4m3fn", 0),
+    ("float8_e5m2", 1),
+    ("float6_e2m3fn", 3),
+    ("float6_e3m2fn", 4),
+    ("float4_e2m1fn", 5),
+)
+"""The floats of 8, 6 and 4 bits that are mixed, and the numbers that descriptors give them."""
+UNITS = frozenset({"float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"})
+"""Of these, those which lie packed in units of 16 bytes in shared memory."""
+
+
+def register_bits(dtype: DType) -> int:
+    """The bits that an element of an operand takes; its own for a dtype that no instruction multiplies.
+
+    >>> from tile_core.dtypes import DType
+    >>> register_bits(DType("float6_e2m3fn")), register_bits(DType("int4"))
+    (8, 4)
+    """
+    return BITS[PTX_TYPES[dtype.name]] if dtype.name in PTX_TYPES else dtype.bits
 
 
 def _digits(*digits: tuple[int, int, int]) -> tuple[Digit, ...]:
@@ -217,7 +242,7 @@ def _pairs(*names: str) -> tuple[tuple[str, str], ...]:
 
 
 _BYTES, _NIBBLES, _FP8 = _pairs("int8", "uint8"), _pairs("int4", "uint4"), _pairs(_E4M3, _E5M2)
-_NARROW = _pairs(_E4M3, _E5M2, "float6_e3m2fn", "float6_e2m3fn", "float4_e2m1fn")
+_NARROW = _pairs(*dict(NARROW_FORMATS))
 _ALL_N = tuple(range(8, 257, 8))
 # PTX ISA, "wgmma.mma_async: Shape": for integers 8, 24 and the multiples of 16.
 _INTEGER_N = tuple(n for n in _ALL_N if n in (8, 24) or n % 16 == 0)
@@ -282,7 +307,7 @@ def _tcgen05() -> Iterator[MatrixInstruction]:
         ("float32", *_F16, 16),
         ("float32", *_BF16, 16),
         ("float32", *_TF32, 8),
-        *(("float32", a, b, 32) for a, b in _FP8),
+        *(("float32", a, b, 32) for a, b in _NARROW),
         *(("int32", a, b, 32) for a, b in _BYTES),
     ]
     for d, a, b, k in kinds:

@@ -13,7 +13,7 @@ from tvm import ir
 from tile_cuda.instructions import shapes
 from tile_cuda.instructions.base import INLINE, Attributes, Function, Instruction, Pointer, int32, numbers
 from tile_cuda.instructions.mma import dense, host_types, instruction_of
-from tile_cuda.instructions.shapes import BITS, MatrixInstruction
+from tile_cuda.instructions.shapes import BITS, NARROW_FORMATS, PTX_TYPES, UNITS, MatrixInstruction
 
 __all__ = [
     "tcgen05_alloc",
@@ -36,8 +36,9 @@ SWIZZLES = {0: 0, 128: 2, 64: 4, 32: 6}
 """Bytes of a swizzled row to the code in bits 61 to 63 of a descriptor."""
 _VERSION = 1 << 46
 _UNIT = 16
-_KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8", "u8": "i8"}
-_FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1}
+_NARROW = {PTX_TYPES[dtype]: number for dtype, number in NARROW_FORMATS}
+_KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "s8": "i8", "u8": "i8", **dict.fromkeys(_NARROW, "f8f6f4")}
+_FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "u8": 0, "s8": 1, **_NARROW}
 _RESULTS = {"f32": 1, "s32": 2}
 
 
@@ -69,7 +70,7 @@ _ACCUMULATORS = {1: "float32", 2: "int32"}
 _OPERANDS = {
     "f16": (16, {0: "float16", 1: "bfloat16"}),
     "tf32": (8, {2: "tfloat32"}),
-    "f8f6f4": (32, {0: "float8_e4m3fn", 1: "float8_e5m2"}),
+    "f8f6f4": (32, {number: dtype for dtype, number in NARROW_FORMATS}),
     "i8": (32, {0: "uint8", 1: "int8"}),
 }
 """A kind of products to its k, and to its operands by the number of their format."""
@@ -142,7 +143,8 @@ def tcgen05_mma(
     """One thread begins D = A × B (+ D where the int32 `accumulate` is not 0).
 
     `d` is the address of D's first column in tensor memory; `a` and `b` are descriptors. An operand lies with k as its
-    fast axis, or with `a_trans` and `b_trans` with m and n; the signs `scale_a` and `scale_b` are 1 or -1.
+    fast axis, or with `a_trans` and `b_trans` with m and n. Floats of 6 and 4 bits lie 16 in 16 bytes, packed from the
+    first bit on. The signs `scale_a` and `scale_b` are 1 or -1.
 
     Raises:
         ValueError: the instruction is another, or does not take its operands so.
@@ -161,7 +163,9 @@ def tcgen05_mma_ts(
     scale_a: int = 1,
     scale_b: int = 1,
 ) -> ir.Call:
-    """As `tcgen05_mma`, with A in tensor memory at `a`: a row a lane, its elements packed."""
+    """As `tcgen05_mma`, with A in tensor memory at `a`: a row a lane, its elements packed, of at least 8 bits."""
+    if instruction.a in UNITS:
+        raise ValueError(f"A of {instruction.a} is not in tensor memory")
     return MMA_TS((d, a, b, accumulate), _checked(instruction, False, b_trans, scale_a, scale_b))
 
 
@@ -169,8 +173,10 @@ def _checked(
     instruction: MatrixInstruction, a_trans: bool, b_trans: bool, scale_a: int, scale_b: int
 ) -> dict[str, int | str]:
     named = dense(instruction, "tcgen05")
-    if (a_trans or b_trans) and BITS[instruction.types[1]] == 32:
-        raise ValueError(f"tcgen05 reads {instruction.a} with k as the fast axis only")
+    turned = [dtype for dtype, trans in ((instruction.a, a_trans), (instruction.b, b_trans)) if trans]
+    for dtype in turned:
+        if BITS[PTX_TYPES[dtype]] == 32 or dtype in UNITS:
+            raise ValueError(f"tcgen05 reads {dtype} with k as the fast axis only")
     if not {scale_a, scale_b} <= {1, -1} or (instruction.d == "int32" and (scale_a, scale_b) != (1, 1)):
         raise ValueError(f"tcgen05 into {instruction.d} has no signs ({scale_a}, {scale_b})")
     orders = {"a_trans": int(a_trans), "b_trans": int(b_trans), "scale_a": scale_a, "scale_b": scale_b}

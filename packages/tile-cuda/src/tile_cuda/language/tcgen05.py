@@ -251,7 +251,7 @@ def _require_plain(what: str, masks: tuple[Any, ...], forms: tuple[Any, ...]) ->
 def _decoded(what: str, kind_dtype: Any, desc_val: Any) -> tuple[Any, dict[str, Any]]:
     value = regions.constant(unwrap(desc_val)) if isinstance(desc_val, Value) else desc_val
     ptx_type = PTX_TYPES.get(dtype_name(kind_dtype))
-    known = {"f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "s8", "u8"}
+    known = {"f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "s8", "u8"}
     found = None
     if isinstance(value, int) and ptx_type in known:
         found = decoded("tf32" if ptx_type == "f32" else ptx_type, value)

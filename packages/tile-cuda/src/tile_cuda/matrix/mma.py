@@ -175,9 +175,17 @@ def _scaled_refusal(call: OpCall, capability: int) -> str:
     return "" if scopes <= set(regions.SHARED) else "block-scaled mma takes its factors from shared memory"
 
 
+def shared_by_warps(call: OpCall, rows: int, threads: int) -> tuple[int, int] | None:
+    """Warps along M and N that share C in pieces of `rows` × `COLUMNS`; `None` where they cannot."""
+    m, n, _k = sizes(call)
+    if threads % WARP or not threads:
+        return None
+    return shares(m, n, rows, COLUMNS, threads // WARP, int(call.attrs.get("policy", 0)))
+
+
 def _fitted(call: OpCall, issued: MatrixInstruction, warps: int) -> WarpProduct | Refusal:
     (m, n, k), instruction = sizes(call), _of_bytes(issued)
-    split = shares(m, n, instruction.m, COLUMNS, warps, int(call.attrs.get("policy", 0)))
+    split = shared_by_warps(call, instruction.m, warps * WARP)
     if split is None or k % instruction.k or not k:
         return Refusal(_nearest(issued, m, n, k * (issued.k // instruction.k), warps))
     a, b = _operand(call, "a"), _operand(call, "b")

@@ -14,7 +14,7 @@ from tile_core.dtypes import DType, as_dtype
 from tile_core.ir import regions
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
-from tile_core.ops.gemm import packed, transposed
+from tile_core.ops.gemm import coded, packed, transposed
 from tile_core.passes.matrix import Held
 from tile_core.passes.matrix_products import FULL_COLUMN, FULL_ROW, Refusal
 from tile_core.passes.thread_scope import ThreadScope
@@ -73,8 +73,8 @@ def _shape(call: OpCall, side: str) -> tuple[int, int]:
 
 
 def operand_type(call: OpCall, side: str) -> DType:
-    """What instructions take an operand for: bytes of values of four bits for these."""
-    narrow = packed(call, side)
+    """What instructions take an operand for: bytes of values of four bits for these, and codes for theirs."""
+    narrow = packed(call, side) or coded(call, side)
     if narrow is not None:
         return narrow
     dtype = as_dtype(str(call.region(side).source.dtype))

@@ -18,7 +18,7 @@ from tvm.tirx import stmt as S
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
 from tile_core.ops.base import OpCall
-from tile_core.ops.gemm import transposed
+from tile_core.ops.gemm import coded, transposed
 from tile_core.ops.products import IN_FLIGHT
 from tile_core.passes.insert_barriers import barrier
 from tile_core.passes.matrix import Held
@@ -26,7 +26,7 @@ from tile_core.passes.nests import FOREIGN
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
 from tile_cuda.instructions.descriptors import descriptor_advance
 from tile_cuda.instructions.mbarrier import fence_async, mbarrier_wait
-from tile_cuda.instructions.shapes import MatrixInstruction, find
+from tile_cuda.instructions.shapes import MatrixInstruction, find, register_bits
 from tile_cuda.instructions.tcgen05 import (
     tcgen05_commit,
     tcgen05_descriptor,
@@ -45,6 +45,8 @@ FIRST, LAST = 100, 119
 """The capabilities between which there is tensor memory."""
 LANES, WORD_BITS, DEPTH_BYTES = 128, 32, 32
 MOST_COLUMNS, COLUMN_STEP = 256, 16
+MOST_THREADS = 256
+"""Threads of a block that share fragments of products made in tensor memory."""
 COMPLETION = "tile.completion"
 """Attribute around a product that is waited for: its node is the barrier, its value the parity of the next phase."""
 AT = "cuda.tensor_memory_at"
@@ -77,7 +79,7 @@ def tensor_product(call: OpCall) -> TensorProduct | Refusal:
     a_dtype, b_dtype = (operand_type(call, side) for side in "ab")
     c = call.region("c").source
     types = str(c.dtype), a_dtype.name, b_dtype.name
-    depth = DEPTH_BYTES * 8 // a_dtype.bits
+    depth = DEPTH_BYTES * 8 // register_bits(a_dtype)
     if find("tcgen05", (LANES, COLUMN_STEP, depth), *types) is None:
         return Refusal(f"tcgen05 does not multiply {types[1]} and {types[2]} into {types[0]}")
     if not in_tensor_memory(c) or not regions.is_whole(call.region("c")):
@@ -109,7 +111,7 @@ def placed(call: OpCall, instruction: MatrixInstruction) -> TensorProduct | Refu
     b = shared_matrix(call.region("b"), depth_is_last=transposed(call, "b"))
     a = None
     if in_tensor_memory(call.region("a").source):
-        if transposed(call, "a") or not regions.is_whole(call.region("a")) or dtype.bits > 16:
+        if transposed(call, "a") or not regions.is_whole(call.region("a")) or dtype.bits not in (8, 16):
             return Refusal("tcgen05 reads an A in tensor memory whole, by rows, with elements of 8 or 16 bits")
     elif regions.scope(call.region("a").source) in regions.SHARED:
         a = shared_matrix(call.region("a"), depth_is_last=not transposed(call, "a"))
@@ -120,7 +122,9 @@ def placed(call: OpCall, instruction: MatrixInstruction) -> TensorProduct | Refu
     for side, operand, step in (("B", b, instruction.n), *([] if a is None else [("A", a, LANES)])):
         if operand is None or not operand.is_in_strips():
             return Refusal(f"tcgen05 reads {side} in strips of 32, 64 or 128 bytes and eight rows")
-        if not operand.depth_is_contiguous and (dtype.bits == 32 or step % operand.order.strip):
+        if not operand.depth_is_contiguous and (
+            dtype.bits == 32 or coded(call, side.lower()) or step % operand.order.strip
+        ):
             return Refusal(f"tcgen05 reads {dtype} with K as the fast axis, or whole strips of {side}")
     assert b is not None
     return TensorProduct(call, instruction, 1, 1, a, b)

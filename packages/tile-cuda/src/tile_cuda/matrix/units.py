@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,11 @@ from tvm.tirx import stmt as S
 
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm_scaled import GEMM_SCALED
+from tile_core.passes.coded_tiles import Form
 from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.block_scaled import product_of
+from tile_cuda.matrix.coded import coded_forms
 from tile_cuda.matrix.mma import warp_product
 from tile_cuda.matrix.product import Product, Refusal
 from tile_cuda.matrix.store import matrix_store
@@ -21,6 +23,8 @@ from tile_cuda.matrix.tcgen05 import FIRST, LAST, TENSOR_MEMORY, in_tensor_memor
 from tile_cuda.matrix.wgmma import held_in_place, settled, warpgroup_product
 
 WARPGROUP_PRODUCTS = 90
+TENSOR_MEMORY_OPTION = "tile.tensor_memory"
+"""The pass config that switches products in tensor memory off."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,10 @@ class TensorCores:
         (docs/verified.md).
         """
         return frozenset({"int4", "uint4"} if self.capability < WARPGROUP_PRODUCTS else ())
+
+    def forms(self, call: OpCall, threads: int, options: Mapping[str, Any]) -> Mapping[str, Form]:
+        """See `tile_core.passes.coded_tiles.CodedOperands`."""
+        return coded_forms(call, threads, self.capability, in_memory=bool(options.get(TENSOR_MEMORY_OPTION, True)))
 
     def product(self, call: OpCall, threads: int, _capabilities: Any) -> MatrixProduct | None:
         """See `tile_core.passes.matrix.MatrixUnits`."""

@@ -19,6 +19,7 @@ from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.layouts.registers import Digit, coordinates
 from tile_core.layouts.swizzle import UNIT_BYTES
+from tile_core.ops.gemm import in_units
 from tile_core.ops.gemm_scaled import FACTORS, GEMM_SCALED, IN_A_WORD, granularity
 from tile_core.passes.matrix_products import sums_of, unrolled
 from tile_core.passes.thread_scope import ThreadScope, int32, phase
@@ -222,7 +223,13 @@ class WarpIssue:
         half, group = tirx.floormod(matrix, int32(self._halves)), tirx.floordiv(matrix, int32(self._halves))
         place = self._matrix_row(operand, row + half * ROWS, depth, group)
         registers = _address(array, at * (matrices * packed))
-        return self._do(reading(ldmatrix(registers, place, count=matrices, trans=not operand.depth_is_contiguous)))
+        return self._do(self._loaded("a", operand, registers, place, matrices))
+
+    def _loaded(self, side: str, operand: SharedMatrix, registers: ir.Expr, place: ir.Expr, matrices: int) -> ir.Expr:
+        """Matrices of an operand, whose rows may be units."""
+        units = in_units(self._product.call, side)
+        trans = not operand.depth_is_contiguous
+        return reading(ldmatrix(registers, place, count=matrices, trans=trans, units=units))
 
     def _matrix_row(self, operand: SharedMatrix, outer: ir.Expr, depth: ir.Expr, group: ir.Expr) -> ir.Expr:
         """The row of a matrix that this lane names."""
@@ -281,7 +288,7 @@ class WarpIssue:
             group, column = tirx.floormod(matrix, int32(groups)), tirx.floordiv(matrix, int32(groups))
             place = self._matrix_row(operand, first + (at + column) * COLUMNS, depth, group)
             registers = _address(array, at * (groups * product.packed))
-            return self._do(reading(ldmatrix(registers, place, count=matrices, trans=not operand.depth_is_contiguous)))
+            return self._do(self._loaded("b", operand, registers, place, matrices))
 
         found: list[S.Stmt] = []
         done, columns = 0, min(2, MOST_MATRICES // groups)

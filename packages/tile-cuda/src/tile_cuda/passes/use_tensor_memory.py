@@ -35,16 +35,14 @@ from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import reads_memory
 from tile_cuda.instructions.tcgen05 import COLUMNS
 from tile_cuda.matrix.product import Refusal
-from tile_cuda.matrix.tcgen05 import LANES, TENSOR_MEMORY, in_tensor_memory, tensor_product
-from tile_cuda.matrix.units import TensorCores
+from tile_cuda.matrix.tcgen05 import LANES, MOST_THREADS, TENSOR_MEMORY, in_tensor_memory, tensor_product
+from tile_cuda.matrix.units import TENSOR_MEMORY_OPTION, TensorCores
 from tile_cuda.passes.lower_asynchrony import is_asynchronous
 from tile_cuda.passes.lower_tensor_memory import dealt
 from tile_cuda.passes.pipelines import is_plain, statements_of
 from tile_cuda.passes.place_tensor_memory import columns_of
 from tile_cuda.passes.tensor_copies import touched
 
-OPTION = "tile.tensor_memory"
-MOST_THREADS = 256
 Where = Literal["fragment", "memory", "both"]
 
 
@@ -53,12 +51,12 @@ class UseTensorMemory:
     """`tile.tensor_memory` (default true) switches it off."""
 
     name: ClassVar[str] = "use_tensor_memory"
-    options: ClassVar[tuple[str, ...]] = (OPTION,)
+    options: ClassVar[tuple[str, ...]] = (TENSOR_MEMORY_OPTION,)
     units: TensorCores
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        if not self.units.memories or not context.options.get(OPTION, True):
+        if not self.units.memories or not context.options.get(TENSOR_MEMORY_OPTION, True):
             return func
 
         def use(loop: S.For, mutator: Any) -> S.Stmt:

@@ -78,7 +78,7 @@ template <int E, int M, int Low>
 struct Tiny {
   using Bits = uint8_t;
   using Value = float;
-  static constexpr unsigned kBits = 8;
+  static constexpr unsigned kBits = 8, kLow = Low;
   static float value(uint8_t bits) {
     const unsigned code = bits >> Low, exponent = code >> M & ((1u << E) - 1), mantissa = code & ((1u << M) - 1);
     constexpr int bias = (1 << (E - 1)) - 1;

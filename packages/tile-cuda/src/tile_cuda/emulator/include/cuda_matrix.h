@@ -9,6 +9,18 @@
 
 namespace tile {
 
+// How many bits of a byte are the code of a float.
+template <typename F>
+constexpr unsigned kCodeBits = F::kBits;
+template <int E, int M, int Low>
+constexpr unsigned kCodeBits<Tiny<E, M, Low>> = E + M + 1;
+// Code `k` of a unit of sixteen bytes that are packed from the first bit on.
+inline unsigned unit_code(const unsigned char* unit, unsigned bits, unsigned k) {
+  uint64_t window = 0;
+  memcpy(&window, unit + bits * k / 8, bits * k / 8 > 8 ? 16 - bits * k / 8 : 8);
+  return static_cast<unsigned>(window >> bits * k % 8) & ((1u << bits) - 1);
+}
+
 constexpr uint64_t kWarp = 0xffffffffu;
 
 // `row()` is the address of the row that this lane gives; lanes beyond 8 * Count give none.
@@ -22,6 +34,21 @@ void ldmatrix(void* registers, Row row) {
       const unsigned major = lane / 4, minor = 2 * (lane % 4) + at % 2;
       const unsigned r = Trans ? minor : major, c = Trans ? major : minor;
       memcpy(to + at, static_cast<const uint16_t*>(rows(8 * (at / 2) + r)) + c, sizeof(uint16_t));
+    }
+    return 0;
+  });
+}
+// The same of rows that are units of floats of four bits: a byte of each, four of which are where 16-bit elements come in
+// pairs. What the hardware leaves in the low bits is moved to where products take it.
+template <unsigned Count, typename Row>
+void ldmatrix_units(void* registers, Row row) {
+  const unsigned lane = block.lane();
+  const void* const own = lane < 8 * Count ? row() : nullptr;
+  together(kWarp, own, [=](auto rows) {
+    auto* to = static_cast<unsigned char*>(registers);
+    for (unsigned at = 0; at < 4 * Count; ++at) {
+      const auto* const unit = static_cast<const unsigned char*>(rows(8 * (at / 4) + lane / 4));
+      to[at] = static_cast<unsigned char>(unit_code(unit, 4, 4 * (lane % 4) + at % 4) << E2M1::kLow);
     }
     return 0;
   });

@@ -272,19 +272,30 @@ template <unsigned N, unsigned K, typename D, typename A, typename B, bool Trans
 struct TensorProductOf {
   using Value = typename D::Value;
 
-  template <bool Trans>
-  static void note(uint64_t bits, unsigned itemsize, unsigned count) {
+  template <typename F, bool Trans>
+  static void note(uint64_t bits, unsigned count) {
     const Descriptor from = tensor_descriptor(bits);
+    constexpr unsigned itemsize = F::kBits / 8, bytes = kCodeBits<F> < 8 ? 2 * kCodeBits<F> : 16;
     const unsigned step = 16 / itemsize, along_major = Trans ? step : 1, along_k = Trans ? 1 : step;
     for (unsigned major = 0; major < count; major += along_major)
       for (unsigned k = 0; k < K; k += along_k)
-        read_beside(kTensorReads, tensor_memory().time, tile_shared + from.address<Trans>(major, k, itemsize), 16);
+        read_beside(kTensorReads, tensor_memory().time, tile_shared + from.address<Trans>(major, k, itemsize), bytes);
+  }
+
+  // Element `k` of a line of a shared operand: codes of less than 8 bits lie packed in units of 16 bytes.
+  template <typename F, bool Trans>
+  static Value shared_element(const Descriptor& from, unsigned line, unsigned k) {
+    if constexpr (kCodeBits<F> < 8) {
+      const auto* const unit = reinterpret_cast<const unsigned char*>(tile_shared) + from.address<Trans>(line, k / 16 * 16, 1);
+      return F::value(static_cast<uint8_t>(unit_code(unit, kCodeBits<F>, k % 16) << F::kLow));
+    } else {
+      return packed<F>(tile_shared + from.address<Trans>(line, k, F::kBits / 8), 0);
+    }
   }
 
   static Value element_of_a(const TensorProduct& product, unsigned row, unsigned k) {
     if (AIsTensor) return packed<A>(&tensor_memory().words[row][product.a & 0xffff], k);
-    const unsigned at = tensor_descriptor(product.a).template address<TransA>(row, k, A::kBits / 8);
-    return packed<A>(tile_shared + at, 0);
+    return shared_element<A, TransA>(tensor_descriptor(product.a), row, k);
   }
 
   static void run(const TensorProduct& product) {
@@ -294,7 +305,7 @@ struct TensorProductOf {
       for (unsigned k = 0; k < K; ++k) a[row][k] = SignA * element_of_a(product, row, k);
     for (unsigned n = 0; n < N; ++n)
       for (unsigned k = 0; k < K; ++k)
-        b[n][k] = SignB * packed<B>(tile_shared + from_b.address<TransB>(n, k, B::kBits / 8), 0);
+        b[n][k] = SignB * shared_element<B, TransB>(from_b, n, k);
     for (unsigned row = 0; row < kTensorLanes; ++row)
       for (unsigned n = 0; n < N; ++n) {
         uint32_t* const d = &tensor_memory().words[row][(product.d & 0xffff) + n];
@@ -310,8 +321,8 @@ void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, int accumulate) {
   using Self = TensorProductOf<N, K, D, A, B, TransA, TransB, AIsTensor, SignA, SignB>;
   TensorMemory& own = tensor_memory();
   own.time = begin_reads();
-  if (own.time != 0 && !AIsTensor) Self::template note<TransA>(a, A::kBits / 8, kTensorLanes);
-  if (own.time != 0) Self::template note<TransB>(b, B::kBits / 8, N);
+  if (own.time != 0 && !AIsTensor) Self::template note<A, TransA>(a, kTensorLanes);
+  if (own.time != 0) Self::template note<B, TransB>(b, N);
   tensor_words(0, d & 0xffff, N);
   if (AIsTensor) tensor_words(0, a & 0xffff, K * A::kBits / 32), note_product(a & 0xffff, K * A::kBits / 32, 0);
   note_product(d & 0xffff, N, own.time);
@@ -322,9 +333,7 @@ void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, int accumulate) {
 enum class NarrowFormat : unsigned { kE4M3 = 0, kE5M2 = 1, kE2M3 = 3, kE3M2 = 4, kE2M1 = 5 };
 inline float narrow_value(NarrowFormat format, const unsigned char* unit, unsigned k) {
   const unsigned bits = format == NarrowFormat::kE2M1 ? 4 : format == NarrowFormat::kE2M3 || format == NarrowFormat::kE3M2 ? 6 : 8;
-  uint64_t window = 0;
-  memcpy(&window, unit + bits * k / 8, bits * k / 8 > 8 ? 16 - bits * k / 8 : 8);
-  const unsigned code = static_cast<unsigned>(window >> bits * k % 8) & ((1u << bits) - 1);
+  const unsigned code = unit_code(unit, bits, k);
   const unsigned char byte = static_cast<unsigned char>(bits == 4 ? code << 2 : code);
   switch (format) {
     case NarrowFormat::kE4M3: return packed<E4M3>(&byte, 0);
