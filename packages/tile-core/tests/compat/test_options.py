@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 import warnings
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from tile_core import errors
 from tile_core.compat.tilelang import table as tables
 from tile_core.compat.tilelang.devices import device_mode
+from tile_core.compat.tilelang.host_device import answers
 from tile_core.compat.tilelang.options import compile_options, pass_options, target_of
 from tile_core.compat.tilelang.table import table
 
@@ -254,3 +257,43 @@ def test_a_clock_and_a_reference(tilelang, program):
     assert torch.equal(seen[0][0][0], seen[0][1][0])
     with pytest.raises(errors.CompatOptionError, match="no profiler backend 'sundial'"):
         profiler.do_bench(backend="sundial")
+
+
+def test_a_program_learns_of_the_host_what_it_would_of_its_device(tilelang, monkeypatch):
+    from tilelang.contrib.nvcc import get_target_compute_version, parse_compute_version
+
+    from tile_core.plugins import manager
+
+    device = getattr(torch, table().device)
+    assert device.is_available() and device.current_device() == 0 and device.device_count() == 1
+    device.set_device(0), device.empty_cache(), device.init(), device.synchronize()
+    if table().backend not in manager.backends():
+        with pytest.raises(errors.CompatOptionError, match="there is no compute version"):
+            device.get_device_capability()
+        return
+    properties, version = device.get_device_properties(0), device.get_device_capability()
+    assert version == (properties.major, properties.minor) == parse_compute_version(get_target_compute_version())
+    assert properties.multi_processor_count >= 1 and properties.total_memory > 1 << 20
+    assert device.get_device_name() == properties.name
+    assert len({id(function) for function in answers().values()}) == len(answers())
+    monkeypatch.setenv("TILE_TARGET", json.dumps({"kind": table().backend, "arch": "sm_80"}))
+    assert (device.get_device_capability(), get_target_compute_version()) == ((8, 0), "8.0")
+
+
+def test_events_are_moments_of_the_host(tilelang):
+    device = getattr(torch, table().device)
+    start, end = device.Event(enable_timing=True), device.Event(enable_timing=True)
+    start.record()
+    time.sleep(0.02)
+    end.record()
+    end.synchronize()
+    assert end.query() and 20 <= start.elapsed_time(end) < 20_000
+
+
+def test_the_seed_of_the_device_is_the_hosts(tilelang):
+    device = getattr(torch, table().device)
+    for seed in (device.manual_seed, device.manual_seed_all):
+        seed(3)
+        first = torch.rand(4, device=table().device)
+        torch.manual_seed(3)
+        assert torch.equal(first, torch.rand(4))

@@ -35,6 +35,22 @@ def test_a_layout_changes_no_result(layout: Any) -> None:
     assert "tile.layout" in kernel.script()
 
 
+def test_a_layout_of_a_tensor_is_neither_tabulated_nor_kept() -> None:
+    extent = 1 << 40
+
+    @T.prim_func
+    def kernel(A: T.Tensor((extent, 8), "int32"), B: T.Tensor((8,), "int32")):
+        with T.Kernel(1):
+            T.annotate_layout({A: T.Layout(A.shape, lambda i, j: (i // 8, j, i % 8)), B: lambda i: i ^ 1})
+            for i in T.Parallel(8):
+                B[i] = i
+
+    b = torch.zeros(8, dtype=torch.int32)
+    Program(kernel)(torch.empty(1, dtype=torch.int32).expand(extent, 8), b)
+    assert torch.equal(b, torch.arange(8, dtype=torch.int32))
+    assert "tile.layout" not in kernel.script()
+
+
 def test_options_become_attributes() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((4,), "int32")):

@@ -41,6 +41,10 @@ class Value:
         """The TVM expression, or the buffer variable."""
         raise NotImplementedError
 
+    def __tvm_ffi_object__(self) -> Any:
+        """What functions of TVM get where a program gives them this value."""
+        return self.ir
+
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)

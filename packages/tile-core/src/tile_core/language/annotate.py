@@ -104,10 +104,11 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
         layout_map: buffer to `T.Layout` (or a function of the indices) in shared memory, to `T.Fragment` for a
             fragment.
 
-    A layout changes speed, never results. It is kept where blocks have threads, and means nothing elsewhere.
+    A layout changes speed, never results. It is kept where blocks have threads, and means nothing elsewhere. A tensor
+    lies as its shape and strides say, whatever layout it is given.
 
     Raises:
-        AnnotationError: a layout of the wrong class or shape, or one that puts two elements in one place.
+        AnnotationError: a layout of the wrong class or shape, or one that puts two elements of a tile in one place.
         LayoutError: when compiled, one that cannot be kept.
 
     Example:
@@ -116,6 +117,8 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
     for key, value in _entries(layout_map, "annotate_layout"):
         buffer = whole_buffer(key, "annotate_layout")
         layout = _layout(buffer, value)
+        if buffer.scope == GLOBAL:
+            continue
         attributes = fragment_maps(layout) if isinstance(layout, Fragment) else {"index_map": layout.map}
         _annotate(buffer.ir, "layout", ir.Call(tile_op("tile.layout", pure=True), [], attrs=attributes, ret_ty="void"))
 
@@ -145,7 +148,8 @@ def _layout(buffer: Buffer, value: Any) -> Layout | Fragment:
             f"annotate_layout: {buffer.name} has shape {buffer.shape}, its layout {tuple(value.shape)}",
             remedy="give the layout the buffer's shape",
         )
-    collision = value.collision() if isinstance(value, Layout) else None
+    # A tensor may have millions of elements, and keeps its own order: its layout is not tabulated.
+    collision = value.collision() if isinstance(value, Layout) and buffer.scope != GLOBAL else None
     if collision is not None:
         raise AnnotationError(
             f"annotate_layout: the layout of {buffer.name} is not injective: {collision[0]} and {collision[1]} meet",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from tile_core.compat.tilelang.host_device import answers
 from tile_core.compat.tilelang.options import overriding_target
 from tile_core.compat.tilelang.table import table
 from tile_core.errors.compat import CompatDeviceError
@@ -109,15 +110,12 @@ def _unpinned(keywords: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replace(module: Any, redirects: bool) -> dict[str, Any]:
-    """Let the device's own functions of torch wait for nothing, or say that it is absent; what they were before."""
-
-    def nothing(*_arguments: Any, **_keywords: Any) -> None:
-        return None
+    """Let the device's own functions of torch answer for the host, or say that it is absent; what they were before."""
 
     def refuse(*_arguments: Any, **_keywords: Any) -> None:
         raise absent(f"a function of torch.{table().device}")
 
-    new = {"_lazy_init": refuse, **({"synchronize": nothing} if redirects else {})}
+    new = {"_lazy_init": refuse, **(answers() if redirects else {})}
     old = {name: getattr(module, name) for name in new}
     for name, value in new.items():
         setattr(module, name, value)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from typing import Any
+from typing import Any, NoReturn
 
 from tile_core.compat.tilelang.table import table
 from tile_core.errors.base import TileError
@@ -31,6 +31,29 @@ class Facade(types.ModuleType):
         if isinstance(value, types.ModuleType) and name in self.__dict__.get("__all__", ()):
             return
         super().__setattr__(name, value)
+
+
+class Refused:
+    """An absent name that a program has imported: using it is error TILE-E0901, importing it does no harm."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        """Refuse a call, whatever its arguments are."""
+        raise self._error()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise self._error()
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which does not exist here>"
+
+    def _error(self) -> CompatAttributeError:
+        message, remedy = _explain(self._name)
+        return CompatAttributeError(message, remedy=remedy)
 
 
 class FacadeLoader(Loader):
@@ -55,6 +78,8 @@ class FacadeLoader(Loader):
                 return value
             if is_module(full):
                 return importlib.import_module(full)
+            if full in table().refused_on_use:
+                return Refused(full)
             if name.startswith("__") and name.endswith("__"):
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             message, remedy = _explain(full)

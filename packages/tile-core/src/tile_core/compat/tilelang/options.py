@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tile_core.compat.tilelang.table import table, warn_once
+from tile_core.errors.base import TileError
 from tile_core.errors.compat import CompatOptionError, PassConfigKeyError
 from tile_core.errors.plugins import UnknownTargetError
 from tile_core.settings import settings
@@ -95,6 +97,27 @@ def _closest(key: str) -> str:
 
 def _flags(flags: str | Sequence[str] | None) -> list[str]:
     return shlex.split(flags or "") if flags is None or isinstance(flags, str) else [str(flag) for flag in flags]
+
+
+def compute_version(spec: Any = None) -> tuple[int, int]:
+    """The version of the architecture that a program's kernels are for, by default of those that name no target.
+
+    Where they are compiled for something else, which has no such versions, it is the one that they would be compiled
+    for: programs choose their tiles by it.
+
+    Raises:
+        CompatOptionError: there is none: the backend of the program's device is not installed.
+    """
+    from tile_core.targets.select import select_target
+
+    for wanted in (target_of(spec), table().backend):
+        try:
+            found = re.search(r"(\d+)(\d)", str(select_target(wanted).option("arch", "")))
+        except TileError as error:
+            raise CompatOptionError(f"there is no compute version: {error.message}", remedy=error.remedy) from error
+        if found:
+            return int(found[1]), int(found[2])
+    raise CompatOptionError("there is no compute version", remedy="name a target that has architectures")
 
 
 def compile_options(

@@ -53,6 +53,7 @@ class Table:
     dialects: Mapping[str, str]
     modules: Mapping[str, str]
     absent: Mapping[str, str]
+    refused_on_use: frozenset[str]
     kinds: Mapping[str, str]
     execution_backends: tuple[str, ...]
     profiler_backends: tuple[str, ...]
@@ -80,6 +81,7 @@ def table() -> Table:
     return Table(
         requires={name: Requirement(**entry) for name, entry in data.pop("requires").items()},
         variables={name: Variable(**entry) for name, entry in data.pop("variables").items()},
+        refused_on_use=frozenset(data.pop("refused_on_use")),
         execution_backends=tuple(data.pop("execution_backends")),
         profiler_backends=tuple(data.pop("profiler_backends")),
         pass_configs=configs,

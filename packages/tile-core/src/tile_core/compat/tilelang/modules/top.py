@@ -45,6 +45,17 @@ __all__ = [  # noqa: PLE0604 - the last two are made on use
 DataType = DType
 
 
+def _name_expressions() -> None:
+    """Give TVM's expressions the name that annotations of programs have for them."""
+    from tvm import ir, tirx
+
+    if not hasattr(tirx, "PrimExpr"):
+        tirx.PrimExpr = ir.Expr
+
+
+_name_expressions()
+
+
 def build_date(version_str: str | None = None) -> None:
     """When the package was built: unknown, as it is not built."""
     del version_str
