@@ -119,6 +119,7 @@ CONFORMANCE = {
     "cpu": "packages/tile-cpu/tests/test_conformance.py",
     "cuda": "packages/tile-cuda/tests/test_conformance.py",
     "rocm": "packages/tile-rocm/tests/test_conformance.py",
+    "ascend": "packages/tile-ascend/tests/test_conformance.py",
 }
 
 
@@ -127,7 +128,7 @@ def _declare_conformance(backend: str, path: str) -> None:
     def session_of_backend(session: nox.Session) -> None:
         Environment(session).group("test").run("-m", "pytest", path, *session.posargs)
 
-    session_of_backend.__doc__ = f"Run the conformance suite on {backend}; kernels for GPUs run emulated."
+    session_of_backend.__doc__ = f"Run the conformance suite on {backend}; kernels for accelerators run emulated."
 
 
 for _backend, _path in CONFORMANCE.items():

@@ -1,6 +1,7 @@
 """`T.Kernel` of the Ascend dialect.
 
-The hardware launches a number of AI cores, so a grid has exactly one axis; threads exist only inside SIMT functions.
+The hardware launches a number of AI cores, so a grid has exactly one axis; threads exist only inside of SIMT functions,
+which have 128 where nothing else is said.
 """
 
 from __future__ import annotations
@@ -14,5 +15,5 @@ Kernel = kernel_type(
     ["prelude"],
     max_extents=1,
     min_extents=1,
-    advice="the grid is the number of AI cores, one axis; a block runs one sequential program and has no threads",
+    advice="the grid is the number of AI cores, one axis, and threads are those of SIMT functions",
 )

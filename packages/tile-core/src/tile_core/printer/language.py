@@ -113,6 +113,7 @@ class Language:
     * `types`: dtype to type name; `suffixes`: dtype to the suffix of its literals; `literals`: dtype to a template with
       `{value}` (default `{value}` and the suffix).
     * `scopes`: storage scope to the qualifier of its declaration; a scope that is not listed is refused.
+    * `spaces`: storage scope to what stands before the pointee of its pointers, where address spaces are types.
     * `loops`: kind of loop to a line before it (empty for none), followed by the factor that the author gives an
       unrolled one, in place of a number at its end; a kind that is not listed is refused.
     * `attributes`: keys of attributes that mean nothing to this language, whose bodies are printed as they are.
@@ -137,6 +138,7 @@ class Language:
     infinity: str = "INFINITY"
     nan: str = "NAN"
     scopes: Mapping[str, str] = field(default_factory=dict)
+    spaces: Mapping[str, str] = field(default_factory=dict)
     loops: Mapping[int, str] = field(default_factory=dict)
     attributes: frozenset[str] = frozenset()
     expressions: Mapping[type, ExprHandler] = field(default_factory=dict)

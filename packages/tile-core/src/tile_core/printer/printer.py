@@ -20,7 +20,7 @@ from tile_core.errors.plugins import UnprintableError
 from tile_core.ir import visit
 from tile_core.ir.descriptors import is_descriptor
 from tile_core.ir.launch import from_stmt, is_launch
-from tile_core.ir.regions import VAR, scope
+from tile_core.ir.regions import GLOBAL, VAR, scope
 from tile_core.ir.spans import from_tvm
 from tile_core.printer.intervals import Intervals, of_size
 from tile_core.printer.language import Helper, Language, Node
@@ -112,6 +112,10 @@ class Printer:
         self._written: frozenset[Node] = frozenset()
         self._inlined: dict[Node, Code] = {}
         self._conditional = 0
+        self.symbol = ""
+        """The name of the function."""
+        self.declarations: Mapping[str, str] = {}
+        """The function's parameters by their names, as they are declared, whether they are used or not."""
 
     @property
     def span(self) -> SourceSpan | None:
@@ -124,12 +128,13 @@ class Printer:
         """The whole source: header, helpers that are used, and the function."""
         self._span = func.span or func.body.span
         self._written = frozenset(_written(func.body))
-        name = self._function_name(func)
+        name = self.symbol = self._function_name(func)
         declared = self._parameters(func)
+        self.declarations = {parameter.name: self._declaration(func, parameter) for parameter in declared}
         with self.indented():
             self.stmt(func.body)
         parameters = tuple(p for p in declared if p.kind not in ("extent", "stride") or self.names.is_used(p.name))
-        declarations = ", ".join(self._declaration(func, parameter) for parameter in parameters)
+        declarations = ", ".join(self.declarations[parameter.name] for parameter in parameters)
         head = self.language.function.format(name=name, parameters=declarations)
         definition = "\n".join([f"{head} {{", *self._lines, "}"])
         return PrintedFunction(name, parameters, definition, self.language.header, dict(self._helpers))
@@ -176,7 +181,11 @@ class Printer:
         if parameter.kind != "buffer":
             return f"{type_name} {parameter.name}"
         const = "" if self.is_written(func.params[parameter.position]) else self.language.const
-        return f"{const}{type_name}* {self.language.restrict}{parameter.name}"
+        return f"{self.pointer(GLOBAL, f'{const}{type_name}')} {self.language.restrict}{parameter.name}"
+
+    def pointer(self, storage_scope: str, type_name: str) -> str:
+        """The type of pointers to `type_name` in memory of a scope."""
+        return f"{self.language.spaces.get(storage_scope, '')}{type_name}*"
 
     def is_written(self, buffer: Node) -> bool:
         """Whether the function may store to the memory of a parameter."""
@@ -221,6 +230,17 @@ class Printer:
         with self.names.scope():
             yield
         self._depth -= 1
+
+    @contextmanager
+    def apart(self) -> Iterator[list[str]]:
+        """The lines of a function of its own, for a language that moves part of a kernel there; see `define`."""
+        lines, depth = self._lines, self._depth
+        self._lines, self._depth = [], 1
+        try:
+            with self.names.scope():
+                yield self._lines
+        finally:
+            self._lines, self._depth = lines, depth
 
     def reopen(self, head: str) -> None:
         """Join the closing brace of the last block with what follows: `} else {`."""

@@ -61,6 +61,7 @@ class Words:
     * `kernel`: the head of a kernel, with `{name}`, `{parameters}` and `{threads}`; `{bounds}` are the threads and,
       where the program says so, how many blocks a processor should hold.
     * `pairs`: dtypes that are computed on two at a time.
+    * `spaces`: see `Language`; a snippet of functions that take pointers to memory has one for each space.
     """
 
     block: str
@@ -75,6 +76,7 @@ class Words:
     kernel: str
     inline: str = "__device__ __forceinline__"
     pairs: Mapping[str, Pair] = field(default_factory=dict)
+    spaces: Mapping[str, str] = field(default_factory=dict)
 
 
 _TYPES = {
@@ -110,6 +112,7 @@ def simt_language(
         expressions=PairHandlers(words.pairs, {**EXPRESSIONS, **(expressions or {})}).expressions(),
         loops={int(S.ForKind.UNROLLED): "#pragma unroll"},
         scopes={regions.REDUCER: ""},
+        spaces=words.spaces,
         statements={
             S.AllocBuffer: _allocate,
             S.DeclBuffer: _view,
@@ -201,7 +204,8 @@ def _allocate(printer: Printer, node: Any) -> None:
     if regions.scope(buffer) in regions.SHARED:
         name = printer.names.declare(buffer, str(buffer.name))
         place = f"{SHARED} + {int(node.annotations['tile.offset'])}"
-        printer.line(f"{type_name}* const {name} = reinterpret_cast<{type_name}*>({place});")
+        pointer = printer.pointer(regions.scope(buffer), type_name)
+        printer.line(f"{pointer} const {name} = reinterpret_cast<{pointer}>({place});")
     elif itemsize < alignment < _DEFAULT_ALIGNMENT:
         name = printer.names.declare(buffer, str(buffer.name))
         count = prod(int(extent.value) for extent in buffer.ty.shape)
@@ -217,11 +221,17 @@ def _view(printer: Printer, node: Any) -> None:
         raise printer.unprintable(f"the view {buffer.name}", node)
     type_name, source = printer.type_name(str(buffer.ty.dtype), node), printer.name(sources[0])
     name = printer.names.declare(buffer, str(buffer.name))
-    printer.line(f"{type_name}* const {name} = reinterpret_cast<{type_name}*>({source});")
+    pointer = printer.pointer(regions.scope(buffer), type_name)
+    printer.line(f"{pointer} const {name} = reinterpret_cast<{pointer}>({source});")
 
 
 def _is_zero(expr: Any) -> bool:
     return expr is None or regions.constant(expr) == 0
+
+
+def _vector_at(printer: Printer, buffer: Any, vector: str, place: Code) -> str:
+    """The vector that begins at an element."""
+    return f"*reinterpret_cast<{printer.pointer(regions.scope(buffer), vector)}>(&{place.text})"
 
 
 def _vector_store(words: Words) -> StmtHandler:
@@ -232,7 +242,8 @@ def _vector_store(words: Words) -> StmtHandler:
         if not isinstance(source, ir.TensorLoad):
             type_name = printer.type_name(printer.dtype(source), node)
             target = element(printer, node.buffer, _first(node.indices), Use("write", int(source.ty.dtype.lanes)))
-            printer.line(f"*reinterpret_cast<{type_name}*>(&{target.text}) = {printer.expr(source).text};")
+            lvalue = _vector_at(printer, node.buffer, type_name, target)
+            printer.line(f"{lvalue} = {printer.expr(source).text};")
             return
         lanes, bits = int(source.ty.dtype.lanes), int(source.ty.dtype.bits)
         vector = words.vectors.get(lanes * bits // 8)
@@ -242,11 +253,11 @@ def _vector_store(words: Words) -> StmtHandler:
         value = element(printer, source.source, _first(source.indices), Use("read", lanes))
         load = printer.language.loads.get(str(source.source.name))
         if load is None or regions.scope(source.source) != regions.GLOBAL or printer.is_written(source.source):
-            read = f"*reinterpret_cast<const {vector}*>(&{value.text})"
+            read = _vector_at(printer, source.source, f"const {vector}", value)
         else:
             printer.snippet(load)
             read = f"{load}<{vector}>(&{value.text})"
-        printer.line(f"*reinterpret_cast<{vector}*>(&{target.text}) = {read};")
+        printer.line(f"{_vector_at(printer, node.buffer, vector, target)} = {read};")
 
     return handler
 
@@ -255,7 +266,7 @@ def _vector_load(printer: Printer, node: Any) -> Code:
     """A pair of a thread's array, as an operand."""
     type_name = printer.type_name(printer.dtype(node), node)
     source = element(printer, node.source, _first(node.indices), Use("read", int(node.ty.dtype.lanes)))
-    return Code(f"*reinterpret_cast<const {type_name}*>(&{source.text})", Precedence.UNARY)
+    return Code(_vector_at(printer, node.source, f"const {type_name}", source), Precedence.UNARY)
 
 
 def _aligned_move(words: Words) -> StmtHandler:
@@ -279,9 +290,8 @@ def _aligned_move(words: Words) -> StmtHandler:
         aligned = printer.expr(flag)
         if regions.scope(store.buffer) == regions.LOCAL:
             printer.snippet("tile_load")
-            printer.line(
-                f"*reinterpret_cast<{vector}*>(&{target.text}) = tile_load<{vector}>(&{value.text}, {aligned.text});"
-            )
+            lvalue = _vector_at(printer, store.buffer, vector, target)
+            printer.line(f"{lvalue} = tile_load<{vector}>(&{value.text}, {aligned.text});")
         else:
             printer.snippet("tile_store")
             printer.line(f"tile_store<{vector}>(&{target.text}, &{value.text}, {aligned.text});")
@@ -303,9 +313,8 @@ def _shifted_move(printer: Printer, node: Any, words: Words) -> None:
     value = element(printer, store.value.source, first(store.value.indices), Use("read", lanes))
     shift = printer.expr(node.value)
     printer.snippet("tile_load_shifted")
-    printer.line(
-        f"*reinterpret_cast<{vector}*>(&{target.text}) = tile_load_shifted<{vector}>(&{value.text}, {shift.text});"
-    )
+    lvalue = _vector_at(printer, store.buffer, vector, target)
+    printer.line(f"{lvalue} = tile_load_shifted<{vector}>(&{value.text}, {shift.text});")
 
 
 def _first(indices: Any) -> list[Any]:

@@ -1,6 +1,9 @@
 """Functions that printed kernels of the C++ dialects of GPUs define when they use them.
 
 `@inline@`, `@compare_and_swap@`, `@copy_bytes@`, `@fence@` and `@warp@` stand for the words of the language (`spell`).
+`@memory@` stands before the pointee of pointers to memory that threads share. In a language whose address spaces are
+types, such functions are overloaded over the spaces; where these are one type, as in the emulator, its header defines
+`TILE_ONE_SPACE`.
 Exchanges of a warp are written over `tile_lane`, `tile_lanes` and `tile_shuffle`, which a language defines; one that
 has an exchange in hardware lists that instead.
 """
@@ -92,15 +95,15 @@ template <typename To, typename From>
 }
 """),
     "tile_is_aligned": Snippet("""
-@inline@ bool tile_is_aligned(const void* address, unsigned bytes) {
+@inline@ bool tile_is_aligned(@memory@const void* address, unsigned bytes) {
   return reinterpret_cast<unsigned long long>(address) % bytes == 0;
 }
 """),
     "tile_load": Snippet("""
 // A vector from memory: at once where the address is a multiple of its size, else element by element.
 template <typename Vector, typename T>
-@inline@ Vector tile_load(const T* from, bool is_aligned) {
-  if (is_aligned) return *reinterpret_cast<const Vector*>(from);
+@inline@ Vector tile_load(@memory@const T* from, bool is_aligned) {
+  if (is_aligned) return *reinterpret_cast<@memory@const Vector*>(from);
   T elements[sizeof(Vector) / sizeof(T)];
 #pragma unroll
   for (unsigned i = 0; i < sizeof(Vector) / sizeof(T); ++i) elements[i] = from[i];
@@ -113,7 +116,7 @@ template <typename Vector, typename T>
 // A vector from memory that begins `shift` elements after an aligned one, out of that and the next; element by element
 // where `shift` is negative.
 template <typename Vector, typename T>
-@inline@ Vector tile_load_shifted(const T* from, int shift) {
+@inline@ Vector tile_load_shifted(@memory@const T* from, int shift) {
   static_assert(sizeof(Vector) == 16, "shifts are of four words");
   Vector vector;
   if (shift < 0) {
@@ -123,7 +126,7 @@ template <typename Vector, typename T>
     @copy_bytes@(&vector, elements, 16);
     return vector;
   }
-  const Vector* const whole = reinterpret_cast<const Vector*>(from - shift);
+  @memory@const Vector* const whole = reinterpret_cast<@memory@const Vector*>(from - shift);
   const Vector both[2] = {whole[0], whole[1]};
   unsigned words[8];
   @copy_bytes@(words, both, 32);
@@ -145,9 +148,9 @@ template <typename Vector, typename T>
     "tile_store": Snippet("""
 // A vector to memory: at once where the address is a multiple of its size, else element by element.
 template <typename Vector, typename T>
-@inline@ void tile_store(T* to, const T* from, bool is_aligned) {
+@inline@ void tile_store(@memory@T* to, const T* from, bool is_aligned) {
   if (is_aligned) {
-    *reinterpret_cast<Vector*>(to) = *reinterpret_cast<const Vector*>(from);
+    *reinterpret_cast<@memory@Vector*>(to) = *reinterpret_cast<const Vector*>(from);
     return;
   }
 #pragma unroll
@@ -157,9 +160,9 @@ template <typename Vector, typename T>
     "tile_atomic": Snippet("""
 // Read-modify-write of one element, as a compare-and-swap of the word that holds it; the value before.
 template <typename Word, typename T, typename Combine>
-@inline@ T tile_atomic_swap(T* address, Combine combine) {
+@inline@ T tile_atomic_swap(@memory@T* address, Combine combine) {
   const unsigned long long bits = reinterpret_cast<unsigned long long>(address);
-  Word* const word = reinterpret_cast<Word*>(bits / sizeof(Word) * sizeof(Word));
+  @memory@Word* const word = reinterpret_cast<@memory@Word*>(bits / sizeof(Word) * sizeof(Word));
   const unsigned shift = static_cast<unsigned>(bits % sizeof(Word)) * 8u;
   const Word mask = (~Word(0) >> 8 * (sizeof(Word) - sizeof(T))) << shift;
   Word seen = *word;
@@ -177,7 +180,7 @@ template <typename Word, typename T, typename Combine>
   }
 }
 template <typename T, typename Combine>
-@inline@ T tile_atomic(T* address, Combine combine) {
+@inline@ T tile_atomic(@memory@T* address, Combine combine) {
   if constexpr (sizeof(T) == 8) {
     return tile_atomic_swap<unsigned long long>(address, combine);
   } else {
@@ -205,9 +208,9 @@ template <> struct tile_word<4> { typedef unsigned type; };
     "tile_atomic_load": Snippet(
         """
 template <typename T>
-@inline@ T tile_atomic_load(const T* address) {
+@inline@ T tile_atomic_load(@memory@const T* address) {
   typedef typename tile_word<sizeof(T)>::type Word;
-  const Word bits = *reinterpret_cast<const volatile Word*>(address);
+  const Word bits = *reinterpret_cast<@memory@const volatile Word*>(address);
   T value;
   @copy_bytes@(&value, &bits, sizeof(T));
   return value;
@@ -218,11 +221,11 @@ template <typename T>
     "tile_atomic_store": Snippet(
         """
 template <typename T>
-@inline@ T tile_atomic_store(T* address, T value) {
+@inline@ T tile_atomic_store(@memory@T* address, T value) {
   typedef typename tile_word<sizeof(T)>::type Word;
   Word bits;
   @copy_bytes@(&bits, &value, sizeof(T));
-  *reinterpret_cast<volatile Word*>(address) = bits;
+  *reinterpret_cast<@memory@volatile Word*>(address) = bits;
   return value;
 }
 """,
@@ -265,7 +268,7 @@ template <typename T, typename Combine>
     "tile_atomic_max": Snippet(
         """
 template <typename T>
-@inline@ T tile_atomic_max(T* address, T value) {
+@inline@ T tile_atomic_max(@memory@T* address, T value) {
   return tile_atomic(address, [=](T old) { return tile_max(old, value); });
 }
 """,
@@ -274,7 +277,7 @@ template <typename T>
     "tile_atomic_min": Snippet(
         """
 template <typename T>
-@inline@ T tile_atomic_min(T* address, T value) {
+@inline@ T tile_atomic_min(@memory@T* address, T value) {
   return tile_atomic(address, [=](T old) { return tile_min(old, value); });
 }
 """,
@@ -283,7 +286,7 @@ template <typename T>
     "tile_atomic_or": Snippet(
         """
 template <typename T>
-@inline@ T tile_atomic_or(T* address, T value) {
+@inline@ T tile_atomic_or(@memory@T* address, T value) {
   return tile_atomic(address, [=](T old) { return T(old | value); });
 }
 """,
@@ -293,7 +296,7 @@ template <typename T>
         """
 // Replaces half of a byte: bits 0 to 3 of `value` are the new one, bit 4 says which half.
 template <typename T>
-@inline@ T tile_atomic_half(T* address, unsigned value) {
+@inline@ T tile_atomic_half(@memory@T* address, unsigned value) {
   const unsigned shift = value >> 4 & 1 ? 4u : 0u;
   return tile_atomic(address, [=](T old) { return T((old & ~(15u << shift)) | (value & 15u) << shift); });
 }
@@ -301,9 +304,10 @@ template <typename T>
         needs=("tile_atomic",),
     ),
 }
+MEMORY = "@memory@"
 ANY_ATOMIC_ADD = """
 template <typename T>
-@inline@ T tile_atomic_add(T* address, T value) {
+@inline@ T tile_atomic_add(@memory@T* address, T value) {
   return tile_atomic(address, [=](T old) { return tile_sum(old, value); });
 }
 """
@@ -315,4 +319,9 @@ def spell(text: str, words: Words) -> str:
     """A snippet's text with the words of a language."""
     for word in ("inline", "compare_and_swap", "copy_bytes", "fence", "warp"):
         text = text.replace(f"@{word}@", getattr(words, word))
-    return text
+    if MEMORY not in text:
+        return text
+    first, *others = dict.fromkeys(words.spaces.values()) or ("",)
+    overloads = "".join(text.replace(MEMORY, space) for space in others)
+    one = text.replace(MEMORY, first)
+    return f"{one}#if !defined(TILE_ONE_SPACE)\n{overloads.lstrip()}#endif\n" if others else one

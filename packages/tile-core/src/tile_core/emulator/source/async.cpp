@@ -69,7 +69,7 @@ unsigned engines = 0;
 std::map<std::pair<unsigned, unsigned>, unsigned> engine_numbers;
 
 // The engines of the shadow: what a barrier covers, and what each thread's groups write, and read, is waited for apart.
-enum class Unit : unsigned { kBarrier, kReader, kWriter, kThread, kInstruction };
+enum class Unit : unsigned { kBarrier, kLoader, kReader, kWriter, kThread, kInstruction };
 unsigned engine_of(Unit unit, unsigned owner) {
   const auto made = engine_numbers.try_emplace({static_cast<unsigned>(unit), owner}, engines);
   if (made.second) ++engines;
@@ -188,7 +188,10 @@ void arrive(PhaseBarrier& barrier, const Spot& place, bool releases) {
   end_phase_if_complete(barrier, "arrives at");
 }
 
-Unit unit_of(CopyKind kind) { return kind == CopyKind::kOfThread ? Unit::kThread : Unit::kReader; }
+Unit unit_of(CopyKind kind) {
+  constexpr Unit units[] = {Unit::kLoader, Unit::kReader, Unit::kThread};
+  return units[static_cast<int>(kind)];
+}
 
 // Tells the shadow what a copy reads and writes. What it reads may be read, and what it writes be written, from here on.
 void touch_runs(const Copy& copy, unsigned reader, unsigned writer, bool fills) {

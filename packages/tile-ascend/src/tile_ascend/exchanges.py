@@ -1,0 +1,107 @@
+"""How Ascend C spells what the threads of a warp or of a SIMT function do together.
+
+A warp has 32 lanes. The hardware exchanges between the lanes that are active, so a mask of some lanes is refused, not
+ignored. (CANN, SIMT API: `asc_shfl`, `asc_ballot`, `asc_activemask`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tile_core.printer.language import ExprHandler, Node, Snippet
+from tile_core.printer.precedence import EQUAL, NOT_EQUAL, Code, call, cast, prefix
+from tile_core.printer.printer import Printer
+from tile_core.printer.simt import require_all_lanes
+
+
+def _of_all_lanes(name: str) -> ExprHandler:
+    """A vote of a warp: the function of that name, given the predicate."""
+
+    def handler(printer: Printer, node: Node) -> Code:
+        predicate, mask = node.args
+        require_all_lanes(printer, node, mask)
+        code = call(name, printer.expr(predicate))
+        return code if name == "asc_ballot" else NOT_EQUAL.join(code, Code("0"))
+
+    return handler
+
+
+def _block_vote(printer: Printer, node: Node) -> Code:
+    printer.snippet("tile_count_threads")
+    predicate, kind = printer.expr(node.args[0]), str(node.op.name).removeprefix("tile.syncthreads_")
+    if kind == "count":
+        return cast("int", call("tile_count_threads", predicate))
+    votes = call("tile_count_threads", prefix("!", predicate) if kind == "and" else predicate)
+    return (EQUAL if kind == "and" else NOT_EQUAL).join(votes, Code("0"))
+
+
+def _sync_warp(printer: Printer, node: Node) -> Code:
+    if "mask" in node.attrs:
+        raise printer.unprintable(f"sync_warp of the lanes {int(node.attrs['mask']):#x} only", node)
+    printer.snippet("tile_sync_warp")
+    return call("tile_sync_warp")
+
+
+_LANE = """
+__simt_callee__ inline int tile_lane() {
+  return int((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32u);
+}
+"""
+_LANES = """
+// How many lanes of this warp are active.
+__simt_callee__ inline unsigned tile_lanes() { return unsigned(tile_popcount(asc_activemask())); }
+"""
+_SHUFFLE = """
+// The value of a lane; lanes exchange 4 bytes at a time.
+template <typename T>
+__simt_callee__ inline T tile_shuffle(T value, int lane) {
+  int32_t words[(sizeof(T) + 3) / 4] = {};
+  __builtin_memcpy(words, &value, sizeof(T));
+  for (int32_t& word : words) word = asc_shfl(word, lane);
+  __builtin_memcpy(&value, words, sizeof(T));
+  return value;
+}
+"""
+_SHUFFLE_XOR = """
+template <typename T>
+__simt_callee__ inline T tile_shuffle_xor(T value, int distance) {
+  return tile_shuffle(value, tile_lane() ^ distance);
+}
+"""
+_COUNT_THREADS = """
+// A barrier whose value is the number of threads on which `predicate` holds.
+__simt_callee__ inline unsigned tile_count_threads(bool predicate) {
+  __ubuf__ unsigned counted[1];
+  asc_syncthreads();
+  if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) counted[0] = 0;
+  asc_syncthreads();
+  if (predicate) asc_atomic_add(counted, 1u);
+  asc_syncthreads();
+  return counted[0];
+}
+"""
+# The lanes of a warp run together; the fence orders what they have written.
+_SYNC_WARP = """
+__simt_callee__ inline void tile_sync_warp() { asc_threadfence_block(); }
+"""
+SNIPPETS: Mapping[str, Snippet] = {
+    "tile_lane": Snippet(_LANE),
+    "tile_lanes": Snippet(_LANES, needs=("tile_popcount",)),
+    "tile_shuffle": Snippet(_SHUFFLE),
+    "tile_shuffle_xor": Snippet(_SHUFFLE_XOR, needs=("tile_lane", "tile_shuffle")),
+    "tile_count_threads": Snippet(
+        _COUNT_THREADS,
+        emulated="inline unsigned tile_count_threads(bool predicate) { return tile::count_threads(predicate); }",
+    ),
+    "tile_sync_warp": Snippet(
+        _SYNC_WARP, emulated="inline void tile_sync_warp() { tile::meet_warp(tile::live_lanes(), true); }"
+    ),
+}
+CALLS: Mapping[str, ExprHandler] = {
+    "tile.any_sync": _of_all_lanes("asc_any"),
+    "tile.all_sync": _of_all_lanes("asc_all"),
+    "tile.ballot_sync": _of_all_lanes("asc_ballot"),
+    "tile.activemask": lambda _printer, _node: call("asc_activemask"),
+    **{f"tile.syncthreads_{kind}": _block_vote for kind in ("and", "or", "count")},
+    "tile.thread.sync_warp": _sync_warp,
+}

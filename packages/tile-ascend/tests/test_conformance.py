@@ -1,0 +1,15 @@
+"""The conformance suite on this backend's printed source, run on the CPU by the emulator."""
+
+from __future__ import annotations
+
+import pytest
+
+from tile_core.testing import BackendConformance
+
+
+@pytest.mark.emulate
+class TestAscend(BackendConformance):
+    target = "ascend"
+    execution = "emulate"
+    # The vector unit has no float64.
+    supports = BackendConformance.ALL - {"float64", "float8", "float8_fnuz", "float8_e8m0fnu"}
