@@ -1,4 +1,4 @@
-"""How this backend's pipeline differs from the default: its blocks have threads."""
+"""How this backend's pipeline differs from the default: its blocks have threads and matrix cores."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
+from tile_rocm.instructions.shapes import instructions
+from tile_rocm.matrix.units import MatrixCores
+from tile_rocm.target import capabilities
 
 if TYPE_CHECKING:
     from tile_core.passes.base import Edit
     from tile_core.targets import Target
 
 
-def edits(_target: Target) -> tuple[Edit, ...]:
-    """The edits for any AMD target; the width of a wave is a fact that the passes ask."""
-    return thread_edits(NATIVE)
+def edits(target: Target) -> tuple[Edit, ...]:
+    """The edits for an AMD target: its matrix cores; the width of a wave is a fact that the passes ask."""
+    facts = capabilities(target)
+    return thread_edits(NATIVE, MatrixCores(facts.warp_size, instructions(facts)))

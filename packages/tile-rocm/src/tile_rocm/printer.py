@@ -17,6 +17,7 @@ from tile_core.printer.printer import Printer
 from tile_core.printer.simt import Words, simt_language, snippet_call
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
 from tile_rocm import exchanges
+from tile_rocm.instructions import matrix
 
 WORDS = Words(
     block="__builtin_amdgcn_workgroup_id_{axis}()",
@@ -169,7 +170,7 @@ HIP = simt_language(
     types={"float16": "half_t", "bfloat16": "bfloat16_t"},
     literals={"float16": "half_t({value}f)", "bfloat16": "bfloat16_t({value}f)"},
     snippets={**_SNIPPETS, **exchanges.SNIPPETS, **_DECLARATIONS},
-    calls={**exchanges.CALLS, **_CALLS},
+    calls={**exchanges.CALLS, **matrix.CALLS, **_CALLS},
     infinity="__builtin_inff()",
     nan='__builtin_nanf("")',
     header=(PRELUDE,),

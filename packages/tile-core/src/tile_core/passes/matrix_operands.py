@@ -41,10 +41,14 @@ class SharedMatrix:
 
     @property
     def has_units(self) -> bool:
-        """Whether each row is 16-byte units, the first of which it begins with: what vectors move."""
+        """Whether each row is 16-byte units, the first of which it begins with."""
+        return self.has_runs(UNIT_BYTES // self.itemsize)
+
+    def has_runs(self, count: int) -> bool:
+        """Whether each row is made of runs of `count` elements, the first of which it begins with."""
         columns = regions.constant(self.buffer.shape[-1])
         assert columns is not None
-        return not columns * self.itemsize % UNIT_BYTES and self.begins(1, UNIT_BYTES // self.itemsize)
+        return columns % count == 0 and self.begins(1, count)
 
     def element(self, outer: ir.Expr, depth: ir.Expr, count: int = 1) -> ir.TensorLoad:
         """An element, or `count` neighbours of a row from there on."""

@@ -16,6 +16,8 @@ NUMPY = {
     "bfloat16": ml_dtypes.bfloat16,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
     "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
     "float6_e3m2fn": ml_dtypes.float6_e3m2fn,
     "float6_e2m3fn": ml_dtypes.float6_e2m3fn,
     "float4_e2m1fn": ml_dtypes.float4_e2m1fn,

@@ -2,6 +2,7 @@
 // One definition a name; a builtin that a kernel may use and that is missing here is added here.
 #pragma once
 
+#include "hip_matrix.h"
 #include "tile_qualifiers.h"
 
 #define amdgpu_flat_work_group_size(least, most) unused
