@@ -41,13 +41,14 @@ def test_no_name_of_the_dialect_is_missing() -> None:
     assert not UNIMPLEMENTED
 
 
-OTHER_PARAMETERS = {"ClusterKernel": "its keywords are checked by the launch"}
+OTHER_PARAMETERS = dict.fromkeys(("ClusterKernel", "Kernel"), "their keywords are checked by the launch")
 
 
 def with_parameters() -> dict[str, str]:
-    """The dialect's own functions that are there, and the parameters that they are specified with."""
+    """The dialect's own functions that are there, and those that differ in it, with their specified parameters."""
     found = {}
-    for name in sorted(set(names_of("cuda")) - set(names_of("common")) - set(OTHER_PARAMETERS)):
+    same = {name for name in names_of("common") if "cuda" not in table()[name].get("signatures", {})}
+    for name in sorted(set(names_of("cuda")) - same - set(OTHER_PARAMETERS)):
         expected = signature_of(name, "cuda") if table()[name]["kind"] == "function" else None
         if name in T.__all__ and expected is not None and not is_refused(getattr(T, name)):
             found[name] = expected
@@ -140,3 +141,58 @@ def test_the_prelude_is_compiled_in_front_of_the_kernel() -> None:
     assert a.tolist() == list(range(8))
     with pytest.raises(EmulatorCompilerError, match="nonsense"):
         with_prelude("nonsense")
+
+
+@pytest.mark.parametrize("execution", ["interpret", "emulate"])
+def test_wishes_change_no_result(execution: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 32), "float32"), B: T.Tensor((64, 32), "float32"), R: T.Tensor((3, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64, 32), "float32")
+            row = T.alloc_fragment((64,), "float32")
+            T.copy(A, tile, disable_tma=True, prefer_instruction="cp_async", eviction_policy="evict_first")
+            for i, j in T.Parallel(64, 32, prefer_async=True):
+                tile[i, j] = tile[i, j] + 1.0
+            T.atomic_add(B, tile, use_tma=True)
+            T.reduce_max(tile, row, dim=1, nan_propagate=True)
+            T.copy(row, R[0, :])
+            T.reduce_min(tile, row, dim=1, nan_propagate=True)
+            T.copy(row, R[1, :])
+            T.reduce_absmax(tile, row, dim=1)
+            T.copy(row, R[2, :])
+
+    target = {"target": "interpret"} if execution == "interpret" else {"target": "cuda", "execution": "emulate"}
+    a, b, r = torch.randn(64, 32), torch.ones(64, 32), torch.full((3, 64), -7.0)
+    a[3, 5] = torch.nan
+    tl.compile(kernel, **target)(a, b, r)
+    torch.testing.assert_close(b, a + 2.0, equal_nan=True)
+    expected = torch.stack([(a + 1).amax(1), (a + 1).amin(1), (a + 1).nan_to_num(0.0).abs().amax(1)])
+    assert expected[:2, 3].isnan().all() and not expected[2, 3].isnan()
+    torch.testing.assert_close(r, expected, equal_nan=True)
+
+
+def test_a_wish_that_is_none_is_refused() -> None:
+    with pytest.raises(OpArgumentError, match="prefer_instruction='dma'"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((64,), "float32")):
+            with T.Kernel(1, threads=64):
+                tile = T.alloc_shared((64,), "float32")
+                T.copy(A, tile, prefer_instruction="dma")
+
+
+@pytest.mark.parametrize("wish", [{"mbar": True}, {"use_2cta": True}])
+def test_scaled_products_in_tensor_memory_have_a_name_of_their_own(wish: dict[str, bool]) -> None:
+    with pytest.raises(OpArgumentError, match="gemm_blockscaled") as caught:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((64,), "float32")):
+            with T.Kernel(1, threads=128):
+                a, b = T.alloc_shared((64, 32), "float8_e4m3fn"), T.alloc_shared((32, 64), "float8_e4m3fn")
+                factors = T.alloc_shared((64, 1), "uint32")
+                total = T.alloc_fragment((64, 64), "float32")
+                T.gemm_blockscaled(
+                    a, b, total, factors, factors, k_start=0, sf_a_granularity_k=32, sf_b_granularity_k=32, **wish
+                )
+
+    assert "T.tcgen05_gemm_blockscaled" in caught.value.remedy

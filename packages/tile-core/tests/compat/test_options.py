@@ -297,3 +297,6 @@ def test_the_seed_of_the_device_is_the_hosts(tilelang):
         first = torch.rand(4, device=table().device)
         torch.manual_seed(3)
         assert torch.equal(first, torch.rand(4))
+    with torch.random.fork_rng(devices=[0]):
+        inside = torch.rand(4)
+    assert torch.equal(torch.rand(4), inside)

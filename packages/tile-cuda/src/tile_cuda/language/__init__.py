@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tile_cuda.language.cluster import *  # noqa: F403
     from tile_cuda.language.cluster_control import *  # noqa: F403
     from tile_cuda.language.cluster_copies import *  # noqa: F403
+    from tile_cuda.language.hints import *  # type: ignore[assignment]  # noqa: F403
     from tile_cuda.language.kernel import *  # noqa: F403
     from tile_cuda.language.layouts import *  # noqa: F403
     from tile_cuda.language.math import *  # noqa: F403
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tile_cuda.language.sparse import *  # type: ignore[assignment]  # noqa: F403
     from tile_cuda.language.tcgen05 import *  # noqa: F403
     from tile_cuda.language.tensor_maps import *  # noqa: F403
-    from tile_cuda.language.tensor_products import *  # noqa: F403
+    from tile_cuda.language.tensor_products import *  # type: ignore[assignment]  # noqa: F403
     from tile_cuda.language.threads import *  # noqa: F403
     from tile_cuda.language.wgmma import *  # noqa: F403
     from tile_cuda.language.words import *  # noqa: F403
@@ -85,6 +86,15 @@ OWN = {
     ),
     "tile_cuda.language.cluster_copies": ("copy_cluster",),
     "tile_core.language.source": ("import_source",),
+    "tile_cuda.language.hints": (
+        "Parallel",
+        "atomic_add",
+        "copy",
+        "im2col",
+        "reduce_absmax",
+        "reduce_max",
+        "reduce_min",
+    ),
     "tile_cuda.language.kernel": ("CUDASourceCodeKernel", "ClusterKernel", "Kernel"),
     "tile_cuda.language.layouts": ("get_swizzle_layout", "make_mma_swizzle_layout"),
     "tile_cuda.language.math": (
@@ -191,6 +201,7 @@ OWN = {
     ),
     "tile_cuda.language.tensor_products": (
         "gemm",
+        "gemm_blockscaled",
         "mma_gemm_blockscaled",
         "tcgen05_gemm",
         "tcgen05_gemm_blockscaled",

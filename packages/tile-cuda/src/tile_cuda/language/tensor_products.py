@@ -26,6 +26,7 @@ from tile_cuda.matrix.tcgen05 import in_tensor_memory
 
 __all__ = [
     "gemm",
+    "gemm_blockscaled",
     "mma_gemm_blockscaled",
     "tcgen05_gemm",
     "tcgen05_gemm_blockscaled",
@@ -45,8 +46,8 @@ def gemm(
     transpose_B: bool = False,
     policy: GemmWarpPolicy = GemmWarpPolicy.Square,
     clear_accum: Any = False,
-    annotations: Mapping[str, Any] | None = None,
     mbar: Barrier | None = None,
+    annotations: Mapping[str, Any] | None = None,
 ) -> None:
     """C += A @ B on tiles; C = A @ B where `clear_accum`. It is the portable `T.gemm`, with two arguments of its own.
 
@@ -206,6 +207,54 @@ def mma_gemm_blockscaled(
     marks = {"transpose_a": int(bool(transpose_A)), "transpose_b": int(bool(transpose_B)), "by_rows": 1}
     operands = {"a": A, "b": B, "c": C, "fa": SFA, "fb": SFB}
     _emit_scaled(what, operands, clear_accum, k_start, granularities, **marks, policy=int(GemmWarpPolicy(policy)))
+
+
+def gemm_blockscaled(
+    A: Any,
+    B: Any,
+    C: Any,
+    SFA: Any,
+    SFB: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: Any = False,
+    *,
+    k_start: Any,
+    sf_a_granularity_k: int,
+    sf_b_granularity_k: int,
+    mbar: Barrier | None = None,
+    use_2cta: bool = False,
+    sf_layout: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> None:
+    """C += (A · SFA) @ (B · SFB) where C is a fragment: `T.mma_gemm_blockscaled`, whose arguments these are.
+
+    Raises:
+        OpArgumentError: C in tensor memory, whose products `T.tcgen05_gemm_blockscaled` issues; `mbar` or `use_2cta`,
+            which are of those.
+    """
+    del annotations
+    if in_tensor_memory(buffer_of(C, "gemm_blockscaled").ir) or mbar is not None or use_2cta:
+        raise OpArgumentError(
+            "gemm_blockscaled: a product in tensor memory is waited for by its author",
+            remedy="use T.tcgen05_gemm_blockscaled(..., mbar=barrier) and T.mbarrier_wait_parity",
+        )
+    mma_gemm_blockscaled(
+        A,
+        B,
+        C,
+        SFA,
+        SFB,
+        transpose_A,
+        transpose_B,
+        policy,
+        clear_accum,
+        k_start=k_start,
+        sf_a_granularity_k=sf_a_granularity_k,
+        sf_b_granularity_k=sf_b_granularity_k,
+        sf_layout=sf_layout,
+    )
 
 
 def _emit_scaled(

@@ -13,9 +13,14 @@ from tile_rocm.language.unimplemented import UNIMPLEMENTED
 if TYPE_CHECKING:
     from tile_core.language import *  # noqa: F403
     from tile_core.language.source import *  # noqa: F403
+    from tile_rocm.language.hints import *  # type: ignore[assignment]  # noqa: F403
     from tile_rocm.language.kernel import *  # noqa: F403
 
-OWN = {"tile_core.language.source": ("import_source",), "tile_rocm.language.kernel": ("Kernel",)}
+OWN = {
+    "tile_core.language.source": ("import_source",),
+    "tile_rocm.language.hints": ("gemm",),
+    "tile_rocm.language.kernel": ("Kernel",),
+}
 DIALECT = dialect("ROCm", __name__, OWN, unimplemented=UNIMPLEMENTED)
 
 __all__ = list(DIALECT.exports)

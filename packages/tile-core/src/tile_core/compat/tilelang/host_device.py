@@ -61,9 +61,11 @@ def answers() -> Mapping[str, Callable[..., Any]]:
         "get_device_capability": lambda *_device: compute_version(),
         "get_device_name": lambda *_device: _properties().name,
         "get_device_properties": lambda *_device: _properties(),
+        "get_rng_state": lambda *_device: _generator().get_state(),
         "is_available": lambda: True,
         "manual_seed": _seed(),
         "manual_seed_all": _seed(),
+        "set_rng_state": lambda state, *_device: _generator().set_state(state),
     }
 
 
@@ -76,12 +78,16 @@ def _silent() -> Callable[..., None]:
 
 def _seed() -> Callable[[int], None]:
     def seed(value: int) -> None:
-        import torch
-
         # Not `torch.manual_seed`, which seeds every device, and so this one.
-        torch.default_generator.manual_seed(value)
+        _generator().manual_seed(value)
 
     return seed
+
+
+def _generator() -> Any:
+    import torch
+
+    return torch.default_generator
 
 
 def _properties() -> HostProperties:
