@@ -1,4 +1,7 @@
-"""What ptxas says of kernels is in the report; those of the benchmarks neither spill nor wait for single products."""
+"""What ptxas says of kernels is in the report; those of the benchmarks neither spill nor wait for single products.
+
+Asked of all their kernels, those for tensors at odd addresses included.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def wide(**options: Any) -> dict[str, Any]:
 
 PRODUCTS = {
     "fp16 4096 K x N": lambda gemm: gemm(4096, 4096, 4096, "float16", **wide(panel=16)),
-    "fp16 8192 N x K": lambda gemm: gemm(8192, 8192, 8192, "float16", **wide(transpose_b=True)),
+    "fp16 4096 N x K": lambda gemm: gemm(4096, 4096, 4096, "float16", **wide(panel=16, transpose_b=True)),
+    "fp16 8192 K x N": lambda gemm: gemm(8192, 8192, 8192, "float16", **wide(panel=16)),
+    "fp16 8192 N x K": lambda gemm: gemm(8192, 8192, 8192, "float16", **wide(panel=16, transpose_b=True)),
     "bf16 ragged": lambda gemm: gemm(4000, 4104, 4056, "bfloat16", **wide(block=(256, 128, 64))),
     "e4m3 8192": lambda gemm: gemm(
         8192, 8192, 8192, "float8_e4m3fn", "bfloat16", **wide(block=(128, 256, 128), transpose_b=True)
@@ -51,64 +56,67 @@ def test_a_remark_is_read() -> None:
     assert resources("") == {}
 
 
-def fast_kernel(program: Any, flags: list[str] | None = None) -> dict[str, Any]:
-    """What the report says of the kernel that aligned tensors take."""
+def kernels(program: Any, flags: list[str] | None = None) -> list[dict[str, Any]]:
+    """What the report says of all kernels; the first one is that of aligned tensors."""
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
-    kernel = tl.compile(program, target=SM_90, compile_flags=flags or [])
-    return dict(kernel.report()["kernels"][0])
+    with settings.override(eager=True):
+        kernel = tl.compile(program, target=SM_90, compile_flags=flags or [])
+    return list(kernel.report()["kernels"])
+
+
+def assert_in_registers(found: list[dict[str, Any]]) -> None:
+    assert all(kernel["registers"] > 0 for kernel in found)
+    assert [(kernel["spilled_bytes"], kernel["remarks"]) for kernel in found] == [(0, [])] * len(found)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products(name: str) -> None:
-    found = fast_kernel(PRODUCTS[name](example("gemm").gemm))
-    assert found["registers"] > 0
-    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+    found = kernels(PRODUCTS[name](example("gemm").gemm))
+    assert len(found) == 2
+    assert_in_registers(found)
 
 
 @pytest.mark.parametrize("name", ["split_k", "stream_k", "grouped"])
 def test_schedules(name: str) -> None:
     sizes = (4096, 8, 4096, 4096, 40) if name == "grouped" else (4096, 4096, 4096, 4)
-    found = fast_kernel(getattr(example("gemm_schedules"), name)(*sizes))
-    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+    assert_in_registers(kernels(getattr(example("gemm_schedules"), name)(*sizes)))
 
 
 def test_weights_of_four_bits() -> None:
     program = example("dequant_gemm").dequant_gemm(16, 8192, 8192, group=128, block=(16, 64, 512), num_stages=3)
-    found = fast_kernel(program)
-    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+    assert_in_registers(kernels(program))
 
 
 def test_scaled() -> None:
-    found = fast_kernel(example("gemm_epilogues").gemm_scaled(4096, 4096, 4096))
-    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+    assert_in_registers(kernels(example("gemm_epilogues").gemm_scaled(4096, 4096, 4096)))
 
 
 FAST_MATH = ["--use_fast_math"]
 ATTENTION = {
     "forward full": ("attention", lambda made: made.attention(8, 32, 4096, 128)),
     "forward causal": ("attention", lambda made: made.attention(8, 32, 4096, 128, causal=True)),
+    "window, groups": (
+        "attention",
+        lambda made: made.attention(8, 32, 4096, 128, causal=True, window=1024, groups=4),
+    ),
+    "ragged": ("attention", lambda made: made.attention(8, 32, 4100, 128)),
+    "lengths": ("attention_varlen", lambda made: made.attention_varlen(8, 32, 4096, 128, causal=True, groups=4)),
     "decode": ("attention_decode", lambda made: made.decode(16, 32, 8, 8192, 128, splits=1)),
+    "latent": ("attention_mla", lambda made: made.mla_decode(16, 128, 8192, 512, 64)),
 }
 
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name: str) -> None:
     module, program = ATTENTION[name]
-    found = fast_kernel(program(example(module)), FAST_MATH)
-    assert found["registers"] > 0
-    assert (found["spilled_bytes"], found["remarks"]) == (0, [])
+    assert_in_registers(kernels(program(example(module)), FAST_MATH))
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_backward(causal: bool) -> None:
-    """All of its kernels but the one for tensors at odd addresses, which copies with its 256 threads."""
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
-    program = example("attention_backward").attention_backward(8, 32, 4096, 128, causal=causal)
-    with settings.override(eager=True):
-        found = tl.compile(program, target=SM_90, compile_flags=FAST_MATH).report()["kernels"]
+    found = kernels(example("attention_backward").attention_backward(8, 32, 4096, 128, causal=causal), FAST_MATH)
     assert [kernel["threads"][0] for kernel in found] == [128, 128, 384, 256, 128, 128]
-    fast = [kernel for kernel in found if kernel["threads"][0] != 256]
-    assert {(kernel["spilled_bytes"], *kernel["remarks"]) for kernel in fast} == {(0,)}
+    assert_in_registers(found)
 
 
 def test_a_tile_that_registers_do_not_hold_is_told_of() -> None:
@@ -127,6 +135,7 @@ def test_a_tile_that_registers_do_not_hold_is_told_of() -> None:
                 T.gemm(a, b, c)
             T.copy(c, C)
 
-    found = fast_kernel(program)
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    found = tl.compile(program, target=SM_90).report()["kernels"][0]
     assert found["spilled_bytes"] > 0
     assert set(found["remarks"]) & set(SERIALIZED)

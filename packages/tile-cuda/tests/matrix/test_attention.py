@@ -73,6 +73,25 @@ def test_emulated_with_warpgroups(example: ModuleType, shape: tuple[int, int, in
     check(example, shape, "sm_90", "cpu")
 
 
+def test_emulated_at_odd_addresses(example: ModuleType) -> None:
+    """The threads copy past fragments that fill their registers: a few units at a time, in loops."""
+    torch.manual_seed(3)
+    shape = (1, 200, 1, 128)
+    q, k, v, out = (torch.randn(1 + 200 * 128).half()[1:].view(shape) for _ in range(4))
+    lse = torch.empty(1, 1, 200)
+    kernel = tl.compile(
+        example.attention(1, 1, 200, 128, causal=True),
+        target={"kind": "cuda", "arch": "sm_90"},
+        execution="emulate",
+        pass_configs={"tile.emulate_check": True},
+    )
+    spare = kernel.get_kernel_source().split('extern "C" __global__')[-1]
+    assert "#pragma unroll 1\n" in spare
+    kernel(q, k, v, out, lse)
+    expected = example.reference(q, k, v, causal=True)
+    torch.testing.assert_close(out.float(), expected, rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize("shape", WALKS, ids=str)
 def test_emulated_walks(example: ModuleType, shape: tuple[int, int, int, int, dict[str, Any], int]) -> None:
     check(example, shape[:5], "sm_90", "cpu", shape[5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 import pytest
@@ -33,7 +34,12 @@ def test_every_tile_has_one_block(tiles: int, together: int, each: int) -> None:
         assert own == sorted(own)
         assert own[0] < tiles, "no block is without a tile"
         found += [tile for tile in own if tile < tiles]
+        assert own[-1] <= walk.highest
     assert sorted(found) == list(range(tiles))
+    last = [
+        int(walk.tile(int32(block), int32(each - 1)).value) for block in range(ceil(walk.blocks / together) * together)
+    ]
+    assert max(last) == walk.highest
 
 
 def two_products(rows: int, heads: int, kind: str, depth: int = DEPTH) -> Any:
@@ -91,10 +97,11 @@ def two_products(rows: int, heads: int, kind: str, depth: int = DEPTH) -> Any:
         ("uneven", 8, 32, []),
         ("atomic", 8, 40, []),
         ("side by side", 8, 40, []),
+        ("even", 2**16, 2**15, []),
     ],
 )
 def test_who_walks_unasked(kind: str, tiles: int, heads: int, blocks: list[int]) -> None:
-    """More tiles than blocks fit, of one length, in kernels that multiply what threads have computed."""
+    """More tiles than blocks fit, which 32 bits count, in kernels that multiply what threads have computed."""
     program = two_products(tiles * ROWS, heads, kind, depth=256)
     request = CompileRequest(select_target(SM_90), {}, (), "native")
     assert lower(program, request, backend("cuda"))[1]["persistent_blocks"] == blocks

@@ -44,13 +44,17 @@ from tile_core.passes.nests import (
     parallel_nest,
 )
 from tile_core.passes.plan_shared_memory import ALIGNMENT, OWN_PLACE, asynchronous, size_in_bytes
+from tile_core.passes.roll_loops import REGISTER_BYTES, REGISTERS
 from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_nests import emit_nest, emit_vectorized
 from tile_core.passes.thread_products import cleared
 from tile_core.passes.thread_reducers import reducer_statement
 from tile_core.passes.thread_reductions import emit_reduction
 from tile_core.passes.thread_scans import emit_scan
-from tile_core.passes.thread_scope import ALIGNED, ThreadScope, int32, phase
+from tile_core.passes.thread_scope import ALIGNED, BATCH_BYTES, ThreadScope, int32, phase
+
+FREE_FOR_A_BYTE = 8
+"""Bytes of free registers for each that is read ahead: for addresses too, and for all that is not copied."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def _partition(
         known_aligned=frozenset(
             attr.node for attr in visit.collect(launch.body, S.AttrStmt) if attr.attr_key == ALIGNED
         ),
+        room=_room(launch, plan, context),
     )
     multiplier = Multiplier(units, scope.block, context.capabilities)
     elsewhere = frozenset(plan.elsewhere)
@@ -113,6 +118,21 @@ def _partition(
     head += [S.AllocBuffer(buffer, _own_place(buffer)) for buffer in scope.workspaces]
     body = visit.mutate(body, (S.SeqStmt, lambda seq, mutator: _with_flags(scope, mutator.default_mutate(seq))))
     return replace(launch, body=visit.sequence([*head, body]))
+
+
+def _room(launch: launch_ir.Launch, plan: Plan, context: PassContext) -> int:
+    """Bytes of registers that a thread of a launch may read ahead.
+
+    Less than usual only in a launch that stands in for another one: it copies by its threads what the other one leaves
+    to the copy engine, so its tiles were chosen for threads that hold fragments and nothing else.
+    """
+    registers = REGISTER_BYTES * int(context.capabilities.fact(REGISTERS, 0))
+    tiles = [alloc.buffer for alloc in visit.collect(launch.body, S.AllocBuffer)]
+    placed = [(tile, plan.fragments[tile].mapping) for tile in tiles if tile in plan.fragments]
+    held = sum(mapping.registers * max(1, int(tile.dtype.bits) // 8) for tile, mapping in placed)
+    if not launch.is_spare or 2 * held < registers:
+        return BATCH_BYTES
+    return max(0, registers - held) // FREE_FOR_A_BYTE
 
 
 def _without_foreign(stmt: S.AttrStmt, mutator: Any) -> S.Stmt:

@@ -2,6 +2,8 @@
 
 The loads of several units are made before the first of them is worked on, so that a thread waits for memory once
 (`BATCH_BYTES` bounds the registers that this takes). Where units begin behind a head, the edges come after those loads.
+A thread whose registers are full of fragments has less room for that (`ThreadScope.room`): it moves a few units at a
+time, in a loop that stays one.
 """
 
 from __future__ import annotations
@@ -23,12 +25,11 @@ from tile_core.passes.layout_plan import NestPlan
 from tile_core.passes.nests import ParallelNest
 from tile_core.passes.ranges import unmarked
 from tile_core.passes.thread_products import emit_product
-from tile_core.passes.thread_scope import ThreadScope, conjunction, guarded, int32, made_once
+from tile_core.passes.thread_scope import BATCH_BYTES, ThreadScope, conjunction, guarded, int32, made_once
+from tile_core.passes.unroll_loops import UNROLL_FACTOR
 from tile_core.passes.vector_units import NameValues, VectorUnit, vector_unit
 
 UNROLLED_STEPS = 64
-BATCH_BYTES = 128
-"""What a thread reads ahead at most, in registers."""
 
 
 def emit_nest(scope: ThreadScope, nest: ParallelNest) -> S.Stmt:
@@ -147,14 +148,20 @@ class _Emitter:
     def _room(self) -> int:
         """How many units a thread may read at once."""
         read = 0 if self._unit is None else self._unit.load_bytes
-        return BATCH_BYTES // read if read else 1
+        room = self._scope.room if self._stays_rolled() else BATCH_BYTES
+        return max(1, room // read) if read else 1
 
     def _loops(self, counters: Sequence[_Counter], body: S.Stmt) -> S.Stmt:
         kind = S.ForKind.UNROLLED if self._is_short() or self._uses_registers() else S.ForKind.SERIAL
+        marks = {UNROLL_FACTOR: 1} if self._stays_rolled() else {}
         for counter in reversed(counters):
             extent = int32(counter.extent) if isinstance(counter.extent, int) else counter.extent
-            body = S.For(counter.var, int32(0), extent, kind, body, span=self._span)
+            body = S.For(counter.var, int32(0), extent, kind, body, annotations=marks, span=self._span)
         return body
+
+    def _stays_rolled(self) -> bool:
+        """Whether the nest moves data past fragments that fill the registers."""
+        return self._scope.room < BATCH_BYTES and not self._uses_registers()
 
     def _is_short(self) -> bool:
         counts = self._mapping.steps

@@ -18,6 +18,8 @@ from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.passes.accesses import substitute
 from tile_core.passes.layout_plan import Placement, Plan
 
+BATCH_BYTES = 128
+"""What a thread reads ahead at most, in registers."""
 ALIGNED = "tile.aligned"
 """Attribute with an empty body: the tensor that is its node starts at a multiple of the vector width."""
 PHASE = "tile.phase"
@@ -92,7 +94,8 @@ class ThreadScope:
     product, for the report; `asynchronous`: shared tiles whose readers and writers wait for each other by barriers of
     their own; `known_aligned`: tensors whose start the host has found to be aligned for vectors. `ragged`: arrays of
     registers whose elements beyond the tile are computed with. `waits_for_all`: some products became loops, so that
-    counts of those in flight say nothing.
+    counts of those in flight say nothing. `room`: bytes of registers that a thread
+    may read ahead.
     """
 
     plan: Plan
@@ -111,6 +114,7 @@ class ThreadScope:
     waits_for_all: bool = False
     asynchronous: frozenset[ir.Var] = frozenset()
     known_aligned: frozenset[ir.Var] = frozenset()
+    room: int = BATCH_BYTES
 
     def allocate(self, alloc: S.AllocBuffer) -> S.Stmt:
         """The allocation of a tile where the plan wants it."""

@@ -37,7 +37,7 @@ from tile_core.passes.rasterize_blocks import KEY as SWIZZLE
 from tile_core.passes.thread_scope import int32
 from tile_cuda.passes.pipelines import Pipeline, statements_of
 from tile_cuda.passes.sharing import Cluster, around, decides, divides
-from tile_cuda.passes.walk_tiles import TOGETHER, placed
+from tile_cuda.passes.walk_tiles import MOST_NUMBER, TOGETHER, placed
 
 OPTION = "tile.persistent"
 TURNS = "tile.turns"
@@ -130,7 +130,7 @@ def choose(
     if not shared.get(best):
         return None
     total, fit = pairs(grid, best), blocks // PAIR
-    if total <= fit or not fit:
+    if total <= fit or not fit or PAIR * (total + fit) > MOST_NUMBER:
         return None
     first, panel = _panel(launch, pipeline, blocks)
     return Schedule(grid, ceil(total / ceil(total / fit)), best, first, panel)

@@ -48,6 +48,8 @@ LEAST_GROUPS = 2
 """Blocks for each that runs at a time, where tiles differ in length: fewer leave some without work at the end."""
 PRODUCTS = 2
 """Products of a loop that make it worth while: with one, `schedule_tiles` knows better."""
+MOST_NUMBER = 2**31 - 1
+"""Tiles are counted in 32 bits."""
 BARRIER_BYTES = 2048
 """What barriers take at most, each in a place of its own."""
 
@@ -79,6 +81,12 @@ class Walk:
         return self.blocks <= self.together
 
     @property
+    def highest(self) -> int:
+        """The highest number that `tile` gives, which may be none of a tile."""
+        groups = 1 if self.runs_at_once else ceil(self.blocks / self.together)
+        return groups * self.each * self.together - 1
+
+    @property
     def is_even(self) -> bool:
         """Whether every block has all of its tiles."""
         return self.blocks * self.each == self.tiles
@@ -101,7 +109,8 @@ def choose_walk(
         return None
     most = ceil(total / blocks)
     each = min(FEW, most // LEAST_GROUPS) if varies(launch, pipelines[0].loop) else most
-    return Walk(total, blocks, each) if each > 1 else None
+    walk = Walk(total, blocks, each)
+    return walk if each > 1 and walk.highest <= MOST_NUMBER else None
 
 
 def _is_independent(launch: launch_ir.Launch, pipeline: Pipeline, overlaps: Callable[[S.Stmt], bool]) -> bool:
