@@ -142,3 +142,23 @@ def test_a_branch_of_the_block_may_hold_copies_and_a_loaded_one_may_not() -> Non
         taken = (a[:, :1] > 0) if loaded else torch.arange(4)[:, None] > 1
         assert torch.equal(b, torch.where(taken, a, 7))
         assert made.report()["engine_copies"] == copies
+
+
+def test_what_threads_ask_of_an_address_is_asked_in_each_function() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=32) as _:
+            tile = T.alloc_shared((64,), "float32")
+            for i in T.Parallel(64):
+                B[i] = 1.0
+            T.copy(A, tile)
+            for i in T.Parallel(64):
+                C[i] = tile[i] * 2.0
+                B[i] = B[i] + tile[i]
+
+    made = compiled(kernel)
+    a, b, c = torch.randn(64), torch.empty(65)[1:], torch.empty(64)
+    made(a, b, c)
+    assert torch.equal(c, a * 2)
+    assert torch.equal(b, a + 1)
+    assert made.report()["engine_copies"] == 1

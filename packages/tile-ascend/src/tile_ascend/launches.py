@@ -46,7 +46,7 @@ def print_launch(printer: Printer, launch: Launch) -> None:
     printer.line("asc_init();")
     program = _Program(printer, launch)
     with _blocks(printer, launch, program):
-        program.steps(with_waits(core_program(launch.body)))
+        program.steps(with_waits(core_program(launch)))
     printer.line("asc_sync_pipe(PIPE_ALL);")
 
 

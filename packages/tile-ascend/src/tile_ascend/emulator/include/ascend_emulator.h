@@ -41,9 +41,9 @@ struct dim3 {
 // Calls of SIMT functions follow each other in the order of the program.
 template <auto function, typename... Arguments>
 void asc_vf_call(dim3, Arguments... arguments) {
-  tile::barrier();
+  tile::end_part();
   function(arguments...);
-  tile::barrier();
+  tile::end_part();
 }
 
 #include "ascend_pipes.h"

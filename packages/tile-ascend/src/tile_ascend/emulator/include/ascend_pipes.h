@@ -110,7 +110,7 @@ inline void asc_sync_notify(pipe_t from, pipe_t to, event_t number) {
   ++known[from];
 }
 inline void asc_sync_wait(pipe_t from, pipe_t to, event_t number) {
-  tile::barrier();
+  tile::end_part();
   if (tile::is_first_thread()) {
     tile::Event& event = tile::pipes.events[from][to][number];
     if (!event.is_set) tile::stop(tile::Fault::kDeadlock, "waits for an event that nothing notifies");
@@ -122,11 +122,11 @@ inline void asc_sync_wait(pipe_t from, pipe_t to, event_t number) {
     event.waited = ++known[to];
     tile::wait_for_copies(from);
   }
-  tile::barrier();
+  tile::end_part();
 }
 // One pipe waits until its own work is done, `PIPE_ALL` until all is.
 inline void asc_sync_pipe(pipe_t pipe) {
-  tile::barrier();
+  tile::end_part();
   if (tile::is_first_thread()) {
     if (pipe == PIPE_ALL) {
       tile::meet_all_pipes();
@@ -135,5 +135,5 @@ inline void asc_sync_pipe(pipe_t pipe) {
     }
     tile::wait_for_copies(pipe);
   }
-  tile::barrier();
+  tile::end_part();
 }

@@ -91,6 +91,9 @@ int run(const Launch& launch);
 
 // All threads of the block that have not ended meet.
 void barrier();
+// All of them have come to the end of a part of the kernel, such as a function that they run together. A barrier within a
+// part is not one with its end.
+void end_part();
 // `count` threads meet at barrier `number`; with `wait` unset, the thread is counted and goes on.
 void named_barrier(unsigned number, unsigned count, bool wait = true);
 // This thread arrives at the barrier of the cluster; `releases` says that what it has written is seen by those who wait.

@@ -61,6 +61,7 @@ Launch launch;
 Meeting whole_block;
 Meeting named[kNamedBarriers];
 Meeting converging;
+Meeting end_of_part;  // of launches without clusters
 // On the heap: as statics their initial values would be a quarter megabyte of every kernel's library.
 Fibre* fibres = new Fibre[kMaxThreads];
 WarpMeeting* warps = new WarpMeeting[kMaxThreads];
@@ -142,19 +143,22 @@ void open(Meeting& meeting) {
   memset(meeting.members, 0, sizeof(meeting.members));
 }
 
-void reopen_without(Fibre& ended) {
+// Threads wait for a barrier to which the others cannot come.
+[[noreturn]] void unreachable_barrier() {
+  Text text;
+  text.add("block (%u, %u, %u) has a barrier that not every thread reaches: ", block.index.x, block.index.y,
+           block.index.z);
+  list_waiting(text);
+  int site = block.self->site;
+  for (unsigned thread = 0; thread < threads; ++thread)
+    if (fibres[thread].waits_for == &whole_block) site = fibres[thread].site;
+  fail(Fault::kBarrier, site, text);
+}
+
+void reopen_without() {
   whole_block.expected = alive;
   if (whole_block.arrived != 0) {
-    if (launch.checked) {
-      Text text;
-      text.add("block (%u, %u, %u) has a barrier that not every thread reaches: ", block.index.x, block.index.y,
-               block.index.z);
-      list_waiting(text);
-      int site = ended.site;
-      for (unsigned thread = 0; thread < threads; ++thread)
-        if (fibres[thread].waits_for == &whole_block) site = fibres[thread].site;
-      fail(Fault::kBarrier, site, text);
-    }
+    if (launch.checked) unreachable_barrier();
     if (whole_block.arrived == alive) open(whole_block);
   }
   const unsigned first = block.first_of_warp();
@@ -189,7 +193,7 @@ void enter() {
   block.self->done = true;
   --alive;
   --cluster.alive;
-  reopen_without(*block.self);
+  reopen_without();
   if (cluster.arrived != 0 && cluster.arrived >= cluster.alive) open_cluster();
   switch_context(&block.self->stack_pointer, scheduler);
   __builtin_unreachable();
@@ -220,7 +224,7 @@ void prepare(Dim3 index) {
   block.serial = ++serial;
   alive = threads;
   cluster.alive += threads;
-  whole_block = Meeting{};
+  whole_block = end_of_part = Meeting{};
   whole_block.expected = threads;
   for (Meeting& meeting : named) meeting = Meeting{};
   memset(tile_shared, kPoison, launch.shared_bytes);
@@ -463,7 +467,17 @@ unsigned char* shared_memory_of(unsigned rank) {
 
 void barrier() {
   whole_block.expected = alive;
+  if (launch.checked && whole_block.arrived + 1 + end_of_part.arrived == alive && end_of_part.arrived != 0)
+    unreachable_barrier();
   meet(whole_block);
+}
+
+void end_part() {
+  end_of_part.name = "the end of what all threads run";
+  end_of_part.expected = alive;
+  if (launch.checked && end_of_part.arrived + 1 + whole_block.arrived == alive && whole_block.arrived != 0)
+    unreachable_barrier();
+  meet(end_of_part);
 }
 
 void cluster_arrive(bool releases) {
