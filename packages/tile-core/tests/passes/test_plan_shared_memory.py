@@ -121,3 +121,22 @@ def test_a_tile_that_nothing_uses_is_dropped(run_until: Any) -> None:
 
     result, _ = run_until(func, "plan_shared_memory")
     assert not visit.collect(result.body, S.AllocBuffer)
+
+
+def test_what_one_piece_of_work_reads_and_writes_lies_apart(run_until: Any) -> None:
+    """Each thread loads a vector and stores it elsewhere, and no barrier is between what two of them do."""
+
+    @T.prim_func
+    def func(A: T.Tensor((64, 32), T.float32), B: T.Tensor((64, 32), T.float32)):
+        with T.Kernel(1, threads=512):
+            s = T.alloc_shared((64, 32), T.float32)
+            t = T.alloc_shared((64, 32), T.float32)
+            T.copy(A, s)
+            for i, j in T.Parallel(64, 32):
+                t[i, j] = s[63 - i, j]
+            for i, j in T.Parallel(64, 32):
+                B[i, j] = t[63 - i, 31 - j]
+
+    found, used = places(run_until, func)
+    assert len(set(found.values())) == 2
+    assert used == 2 * 64 * 32 * 4

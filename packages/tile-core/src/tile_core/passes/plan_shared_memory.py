@@ -1,9 +1,10 @@
 """Give every shared tile its place in one region of the block's shared memory.
 
 Tiles whose lives do not overlap share bytes, but for those annotated `tile.own_place`. A tile lives from its first to
-its last access in the order of the program; a tile used inside of a loop and allocated outside of it lives for the
-whole loop, an asynchronous one from the beginning of the kernel, and one that a group of threads uses for all of it.
-Places are multiples of 128 bytes, so that every vector access and bank pattern begins as if the tile were alone.
+its last access in the order of the program; one used inside of a loop and allocated outside of it lives for the whole
+loop, one that a piece of parallel work uses for all of that, since no barrier is within it, an asynchronous one from
+the beginning of the kernel, and one that a group of threads uses for all of it. Places are multiples of 128 bytes, so
+that every vector access and bank pattern begins as if the tile were alone.
 
 Each allocation is annotated `tile.offset`; the launch gets its `shared_bytes`. The report gets `shared_bytes` and the
 tiles.
@@ -25,6 +26,7 @@ from tile_core.ir.regions import constant
 from tile_core.ir.views import view_roots
 from tile_core.passes.base import PassContext
 from tile_core.passes.nests import is_foreign
+from tile_core.passes.thread_scope import PHASE
 
 ALIGNMENT = 128
 OFFSET = "tile.offset"
@@ -133,7 +135,7 @@ class _Lives:
         for part in _own_parts(stmt) if inner else (stmt,):
             for buffer in {self._roots.get(var, var) for var in visit.collect(part, ir.Var)} & set(self._tiles):
                 self._use(buffer, self._position)
-        if not isinstance(stmt, S.For | S.While):
+        if not isinstance(stmt, S.For | S.While) and not _is_phase(stmt):
             for child in inner:
                 self._walk(child)
             return
@@ -151,6 +153,10 @@ class _Lives:
         tile = self._tiles[buffer]
         tile.first = position if tile.first < 0 else min(tile.first, position)
         tile.last = max(tile.last, position)
+
+
+def _is_phase(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.AttrStmt) and stmt.attr_key == PHASE
 
 
 def _allocated(stmt: S.AllocBuffer) -> _Tile:
