@@ -1,9 +1,11 @@
-"""How this backend's pipeline differs from the default: its blocks have threads and matrix cores."""
+"""How this backend's pipeline differs from the default: its blocks have threads, matrix cores and copies ahead."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tile_core.passes.load_ahead import LoadAhead
+from tile_core.passes.pipeline import insert_after
 from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
 from tile_rocm.instructions.shapes import instructions
@@ -18,4 +20,5 @@ if TYPE_CHECKING:
 def edits(target: Target) -> tuple[Edit, ...]:
     """The edits for an AMD target: its matrix cores; the width of a wave is a fact that the passes ask."""
     facts = capabilities(target)
-    return thread_edits(NATIVE, MatrixCores(facts.warp_size, instructions(facts)))
+    units = MatrixCores(facts.warp_size, instructions(facts))
+    return (*thread_edits(NATIVE, units), insert_after("group_threads", LoadAhead()))

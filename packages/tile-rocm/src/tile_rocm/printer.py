@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tile_core.passes.load_ahead import SCHEDULE_BARRIER
 from tile_core.printer.c import SIGMOID
 from tile_core.printer.language import ExprHandler, Function, Node, Snippet
 from tile_core.printer.precedence import Code
@@ -153,6 +154,7 @@ _CALLS: Mapping[str, ExprHandler] = {
     "tirx.popcount": Function({"uint32": "__builtin_popcount", "uint64": "__builtin_popcountll"}),
     "prim.clz": Function({"uint32": "__builtin_clz", "uint64": "__builtin_clzll"}),
     "tile.barrier": snippet_call("tile_barrier"),
+    SCHEDULE_BARRIER: lambda _printer, _node: Code("__builtin_amdgcn_sched_barrier(0)"),
     **{op: _library_function(name) for op, name in _LIBRARY.items()},
     **{op: _builtin(name) for op, name in _BUILTIN.items()},
     **{f"tirx.{name}": _test(name) for name in ("isnan", "isinf", "isfinite")},

@@ -23,6 +23,7 @@ using bfloat16_t = tile::BFloat16;
 // Fibres switch only where they wait: memory is coherent without fences.
 #define __builtin_amdgcn_fence(order, scope) ((void)0)
 #define __builtin_amdgcn_s_barrier() tile::barrier()
+#define __builtin_amdgcn_sched_barrier(mask) ((void)0)
 #define __builtin_amdgcn_wave_barrier() tile::meet_warp(tile::live_lanes(), false)
 
 // The bits of `mask` below this lane, in its lower and its upper half.
