@@ -162,3 +162,19 @@ def test_what_threads_ask_of_an_address_is_asked_in_each_function() -> None:
     assert torch.equal(c, a * 2)
     assert torch.equal(b, a + 1)
     assert made.report()["engine_copies"] == 1
+
+
+def test_more_copies_than_the_emulator_keeps() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((150, 16), "int32"), B: T.Tensor((150, 16), "int32")):
+        with T.Kernel(1, threads=32) as _:
+            tile = T.alloc_shared((16,), "int32")
+            for step in T.serial(150):
+                T.copy(A[step, 0], tile)
+                T.copy(tile, B[step, 0])
+
+    made = compiled(kernel)
+    a, b = torch.arange(2400, dtype=torch.int32).reshape(150, 16), torch.zeros(150, 16, dtype=torch.int32)
+    made(a, b)
+    assert torch.equal(a, b)
+    assert made.report()["engine_copies"] == 2

@@ -47,6 +47,26 @@ inline void meet_all_pipes() {
   pipes = Pipes{};
 }
 
+// Whether every pipe knows that a copy is done.
+inline bool is_known_to_all(const PipeCopy& copy) {
+  for (unsigned pipe = 0; pipe < kPipes; ++pipe) {
+    const uint32_t known = pipe == copy.pipe ? pipes.done[pipe] : pipes.known[pipe][copy.pipe];
+    if (copy.time > known && (pipe == PIPE_MTE2 || pipe == PIPE_MTE3)) return false;
+  }
+  return true;
+}
+
+// Makes room for one copy more: nobody has to wait for those that all engines know of, then the oldest goes.
+inline void forget_known_copies() {
+  if (pipes.count < kMostCopies) return;
+  unsigned kept = 0;
+  for (unsigned at = 0; at < pipes.count; ++at)
+    if (!is_known_to_all(pipes.copies[at])) pipes.copies[kept++] = pipes.copies[at];
+  const unsigned oldest = kept == kMostCopies ? 1 : 0;
+  for (unsigned at = oldest; at < kept; ++at) pipes.copies[at - oldest] = pipes.copies[at];
+  pipes.count = kept - oldest;
+}
+
 // A pipe has come to a copy: whatever another engine, or an earlier copy of its own, does to the same bytes must be over.
 inline void note_copy(const Spot& tile, PipeCopy copy) {
   for (unsigned at = 0; at < pipes.count; ++at) {
@@ -58,7 +78,7 @@ inline void note_copy(const Spot& tile, PipeCopy copy) {
     const uint32_t known = other.pipe == copy.pipe ? pipes.done[copy.pipe] : pipes.known[copy.pipe][other.pipe];
     if (other.time > known) refuse_copy(tile, ", which another copy touches that its pipe has not waited for");
   }
-  if (pipes.count == kMostCopies) refuse_copy(tile, ", after more copies than the emulator keeps between barriers");
+  forget_known_copies();
   copy.time = ++pipes.known[copy.pipe][copy.pipe];
   pipes.copies[pipes.count++] = copy;
 }
