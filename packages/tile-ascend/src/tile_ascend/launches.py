@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from tvm import ir
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_ascend.passes.note_grid import without_notes
 from tile_ascend.pipes import with_waits
 from tile_ascend.programs import Branch, Copy, Declaration, Function, Loop, Step, Wait
 from tile_ascend.programs import program as core_program
@@ -43,6 +45,7 @@ def print_launch(printer: Printer, launch: Launch) -> None:
     """
     if launch.cluster_dims != (1, 1, 1):
         raise printer.unprintable(f"clusters of blocks, cluster_dims={launch.cluster_dims}")
+    launch = replace(launch, body=without_notes(launch.body))
     printer.line("asc_init();")
     program = _Program(printer, launch)
     with _blocks(printer, launch, program):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tile_ascend.passes.note_grid import NoteGrid
 from tile_ascend.passes.use_copy_engines import UseCopyEngines
 from tile_core.passes.pipeline import insert_after
 from tile_core.passes.threads import thread_edits
@@ -19,4 +20,8 @@ STORED = frozenset({"bfloat16"})
 
 def edits(_target: Target) -> tuple[Edit, ...]:
     """The edits for any Ascend target."""
-    return (*thread_edits(NATIVE, stored=STORED), insert_after("group_threads", UseCopyEngines()))
+    return (
+        *thread_edits(NATIVE, stored=STORED),
+        insert_after("group_threads", UseCopyEngines()),
+        insert_after("name_parameters", NoteGrid()),
+    )
