@@ -205,7 +205,7 @@ def contests() -> Iterator[tuple[str, Callable[[], Contest]]]:
         "GEMM bf16 4000×4104×4056",
         lambda: _gemm("GEMM bf16 4000×4104×4056", 4000, 4104, 4056, brain, **TALL),
     )
-    yield "GEMM e4m3→bf16 8192³", lambda: _gemm_fp8(8192, block=(128, 256, 128), threads=256, num_stages=4)
+    yield "GEMM e4m3→bf16 8192³", lambda: _gemm_fp8(8192, **{**WIDE, "block": (128, 256, 128)})
     yield (
         "GEMM fp16 16×8192×8192",
         lambda: _gemm("GEMM fp16 16×8192×8192", 16, 8192, 8192, half, block=(16, 64, 128), num_stages=4),

@@ -33,7 +33,7 @@ def copy(
     Args: src, dst: a buffer, a region, or the element at which a region starts, whose extents then come from the
     other side. coalesced_width: at most so many elements in one access. loop_layout: a `T.Fragment` that says which
     thread moves which element. eviction_policy: how long caches should keep the tensor that is read: "evict_first",
-    "evict_last" or "evict_normal"; a wish for all vector loads of that tensor in the kernel, which most targets ignore.
+    "evict_last" or "evict_normal"; a wish for all wide loads of that tensor in the kernel, which most targets ignore.
 
     Reads beyond the end of a `global` tensor give 0 (or the value of `T.annotate_safe_value`); writes beyond it are
     skipped. Two whole buffers must have equal shapes. What fits what, and what a shorter slice does:

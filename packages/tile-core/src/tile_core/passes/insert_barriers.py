@@ -14,7 +14,7 @@ need a barrier inside is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -90,13 +90,14 @@ def barrier(span: Any = None) -> S.Stmt:
     return S.Evaluate(ir.Call(tile_op(BARRIER), [], ret_ty="void"), span)
 
 
-def barrier_of_groups(buffer: ir.Var, threads: int, span: Any = None) -> S.Stmt:
+def barrier_of_groups(tiles: Sequence[ir.Var], threads: int, span: Any = None) -> S.Stmt:
     """A barrier of every `threads` neighbours among themselves.
 
-    It is for a shared tile of which each of these groups touches a part of its own.
+    It is for shared tiles of which each of these groups touches parts of its own.
     """
-    place = tirx.address_of(tirx.BufferLoad(buffer, [tirx.IntImm("int32", 0)] * len(buffer.shape)))
-    return S.Evaluate(ir.Call(tile_op(BARRIER), [place], attrs={GROUP: threads}, ret_ty="void"), span)
+    zero = tirx.IntImm("int32", 0)
+    places = [tirx.address_of(tirx.BufferLoad(tile, [zero] * len(tile.shape))) for tile in tiles]
+    return S.Evaluate(ir.Call(tile_op(BARRIER), places, attrs={GROUP: threads}, ret_ty="void"), span)
 
 
 def group_of_barrier(stmt: S.Stmt) -> int | None:
@@ -155,8 +156,9 @@ class _Placer:
 
     def _piece(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
         if group_of_barrier(stmt) is not None:
-            (tile,) = visit.collect(stmt, ir.TensorLoad)
-            return stmt, before.passed_by(tile.source)
+            for tile in visit.collect(stmt, ir.TensorLoad):
+                before = before.passed_by(tile.source)
+            return stmt, before
         if is_barrier(stmt):
             return stmt, before.passed()
         pieces = _left_in_flight(stmt)

@@ -8,18 +8,28 @@ tensor. Coordinates are int32 elements, innermost axis first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from tvm import ir
 
+from tile_core.ir.launch import EVICTIONS
 from tile_core.printer.language import Snippet
 from tile_cuda.instructions.calls import Value, device_function, function, instruction
 from tile_cuda.instructions.tensor_map import MOST_AXES
 
+NORMAL, *HINTS = EVICTIONS
 
-def tma_load(target: ir.Expr, tensor_map: ir.Expr, barrier: ir.Expr, *coordinates: Value) -> ir.Expr:
-    """Load the box at `coordinates` to `target`, a multiple of 128 bytes in shared memory."""
-    return instruction("tma_load", target, tensor_map, barrier, *coordinates, rank=len(coordinates), multicast=0)
+
+def tma_load(
+    target: ir.Expr, tensor_map: ir.Expr, barrier: ir.Expr, *coordinates: Value, keep: str = NORMAL
+) -> ir.Expr:
+    """Load the box at `coordinates` to `target`, a multiple of 128 bytes in shared memory.
+
+    `keep` is one of `EVICTIONS`: how long the second-level cache should keep it.
+    """
+    name = "tma_load" if keep == NORMAL else f"tma_load_{keep}"
+    return instruction(name, target, tensor_map, barrier, *coordinates, rank=len(coordinates), multicast=0)
 
 
 def tma_load_multicast(
@@ -122,6 +132,23 @@ def _load(rank: int) -> Snippet:
     )
 
 
+def _load_hinted(rank: int, keep: str) -> Snippet:
+    parameters, values, operands = _coordinates(rank)
+    return device_function(
+        f"tile_tma_load_{keep}_{rank}d",
+        f"@target, {_MAP}, @barrier, {parameters}",
+        f"""unsigned long long policy;
+  asm("createpolicy.fractional.L2::{keep}.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {{{_numbers(4, rank)}}}], [%2], %3;"
+      :: "r"(tile_shared_address(target)), "l"(&map), "r"(tile_shared_address(barrier)), "l"(policy), {operands}
+      : "memory");""",
+        f"cuda_async::load_box(target, map, barrier, {{{values}}});",
+        needs=_NEEDS,
+    )
+
+
 def _load_multicast(rank: int) -> Snippet:
     parameters, values, operands = _coordinates(rank)
     return device_function(
@@ -207,8 +234,9 @@ _WAIT = """if constexpr (read) {
   } else {
     asm volatile("cp.async.bulk.wait_group %0;" :: "n"(pending) : "memory");
   }"""
-_FORMS = {
+_FORMS: Mapping[str, Callable[[int], Snippet]] = {
     "load": _load,
+    **{f"load_{keep}": partial(_load_hinted, keep=keep) for keep in HINTS},
     "load_2sm": _load_2sm,
     "load_multicast": _load_multicast,
     "store": _store,

@@ -19,6 +19,7 @@ from tvm.tirx import stmt as S
 from tile_core.errors.ops import AnnotationError
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.descriptors import is_descriptor
 from tile_core.ir.ops import tile_op
 from tile_core.ir.spans import from_tvm
 from tile_core.passes.base import PassContext
@@ -28,11 +29,14 @@ from tile_core.passes.plan_shared_memory import ASYNCHRONOUS, size_in_bytes
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import fence_barrier_init, mbarrier_init
 from tile_cuda.instructions.threads import FEWEST_REGISTERS, REGISTER_STEP, barrier_sync, set_max_registers
+from tile_cuda.instructions.tma import prefetch_tensor_map
 
 ARRIVALS = "tile.arrivals"
-"""Annotation of barriers: `full` is arrived at by the copying thread, `empty` by every warp of the block."""
+"""Annotation of barriers: `full` is arrived at by the copying thread, `empty` by the block's."""
+UNIT = "tile.arriving_unit"
+"""Annotation of `empty` barriers: so many threads have one arrival; a warp where nothing is said."""
 BLOCKS = "tile.arriving_blocks"
-"""Annotation of `empty` barriers: the blocks of a cluster whose warps arrive there."""
+"""Annotation of `empty` barriers: the blocks of a cluster whose threads arrive there."""
 CLUSTER_SYNC = "tile.thread.cluster_sync"
 WARP, WARPGROUP, WORD_BYTES = 32, 128, 4
 OWN_BARRIER = 1
@@ -115,7 +119,9 @@ def _assign(launch: launch_ir.Launch, registers: Mapping[int, tuple[int, int]]) 
     body = visit.sequence(
         [
             *allocations,
-            S.IfThenElse(E.EQ(thread, int32(0)), _initialised(allocations, threads), None),
+            S.IfThenElse(
+                E.EQ(thread, int32(0)), visit.sequence([*_fetched(launch), *_initialised(allocations, threads)]), None
+            ),
             meeting,
             S.IfThenElse(
                 E.LT(thread, int32(threads)),
@@ -154,16 +160,22 @@ def _with_groups(stmt: S.Stmt, thread: ir.Var) -> S.Stmt:
     return visit.mutate(stmt, (S.Evaluate, evaluate))
 
 
-def _initialised(allocations: list[S.AllocBuffer], threads: int) -> S.Stmt:
+def _fetched(launch: launch_ir.Launch) -> list[S.Stmt]:
+    """Bring the descriptions of tensors near while the block prepares itself, for they are used at once then."""
+    maps = dict.fromkeys(var for var in visit.collect(launch.body, ir.Var) if is_descriptor(var))
+    return [S.Evaluate(prefetch_tensor_map(var)) for var in maps]
+
+
+def _initialised(allocations: list[S.AllocBuffer], threads: int) -> list[S.Stmt]:
     stmts: list[S.Stmt] = []
     for alloc in allocations:
         if ARRIVALS in alloc.annotations:
-            warps = threads // WARP * int(alloc.annotations.get(BLOCKS, 1))
-            count = 1 if str(alloc.annotations[ARRIVALS]) == "full" else warps
+            units = threads // int(alloc.annotations.get(UNIT, WARP)) * int(alloc.annotations.get(BLOCKS, 1))
+            count = 1 if str(alloc.annotations[ARRIVALS]) == "full" else units
             for stage in range(int(alloc.buffer.shape[0])):
                 place = tirx.address_of(tirx.BufferLoad(alloc.buffer, [int32(stage)]))
                 stmts.append(S.Evaluate(mbarrier_init(place, int32(count))))
-    return visit.sequence([*stmts, S.Evaluate(fence_barrier_init())])
+    return [*stmts, S.Evaluate(fence_barrier_init())]
 
 
 def _consuming(own: S.Stmt, threads: int, registers: tuple[int, int] | None) -> S.Stmt:

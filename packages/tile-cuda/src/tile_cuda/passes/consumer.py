@@ -26,7 +26,7 @@ from tile_cuda.instructions.wgmma import wgmma_wait
 from tile_cuda.passes.pipelines import CopyGroup, Pipeline, statements_of
 from tile_cuda.passes.ring import (
     Ring,
-    arrival_of_a_warp,
+    arrival,
     as_int32,
     at_stage,
     barrier_at,
@@ -252,11 +252,11 @@ class Consumer:
         return [*have_read(), *(self._release(number, self._at.stage) for number in groups)]
 
     def _release(self, number: int, stage: ir.Expr) -> S.Stmt:
-        """One lane of each warp says that the warp is done, to every block that fills the stage."""
-        empty = barrier_at(self._ring.empty[number], stage)
-        if self._cluster is not None and self._pipeline.groups[number].blocks > 1:
-            return S.AttrStmt(int32(0), FOREIGN, int32(0), self._cluster.arrivals(empty, self._thread))
-        return arrival_of_a_warp(empty, self._thread)
+        """One of every unit of threads says that they are done, to every block that fills the stage."""
+        empty, group = barrier_at(self._ring.empty[number], stage), self._pipeline.groups[number]
+        if self._cluster is not None and group.blocks > 1:
+            return S.AttrStmt(int32(0), FOREIGN, int32(0), self._cluster.arrivals(empty, self._thread, group.unit))
+        return arrival(empty, self._thread, group.unit)
 
 
 def _waited(done: list[_Flight], left: list[_Flight], span: ir.Span | None) -> list[S.Stmt]:

@@ -27,6 +27,7 @@ STAGE_BYTES = 128
 """What a box begins at in shared memory: PTX ISA, "cp.async.bulk.tensor"."""
 STAGED = frozenset({"tile.copy", "tile.gemm", "tile.gemm_sp", "tile.atomic", "tile.print"})
 """Ops whose operands may have a leading axis of 1, the stage; others number their axes."""
+WARP, WARPGROUP = 32, 128
 PLAIN = frozenset(
     f"tile.{name}"
     for name in (
@@ -52,11 +53,15 @@ PLAIN = frozenset(
 
 @dataclass(frozen=True)
 class CopyGroup:
-    """Copies whose tiles are first read by one statement of the loop and last read by one: they share barriers."""
+    """Copies whose tiles are first read by one statement of the loop and last read by one: they share barriers.
+
+    One of every `unit` threads says that those have read them.
+    """
 
     copies: tuple[TensorCopy, ...]
     first: int
     last: int
+    unit: int = WARP
 
     @property
     def blocks(self) -> int:
@@ -138,6 +143,26 @@ def shared_among(pipeline: Pipeline, blocks: int, tiles: frozenset[ir.Var]) -> P
             group,
             copies=tuple(replace(copy, parts=blocks) if copy.target in tiles else copy for copy in group.copies),
         )
+        for group in pipeline.groups
+    )
+    return replace(pipeline, groups=groups)
+
+
+def released_by_warpgroups(pipeline: Pipeline, overlaps: Callable[[S.Stmt], bool]) -> Pipeline:
+    """The pipeline whose tiles that nothing but products of warpgroups reads are given back once a warpgroup.
+
+    Such a product is one of all four warps, and a wait for it is a wait for what each of them reads (PTX ISA,
+    "wgmma.commit_group"). `overlaps(stmt)`: whether a statement is one.
+    """
+    filled = {copy.target for copy in pipeline.copies}
+
+    def reads(stmt: S.Stmt) -> frozenset[ir.Var]:
+        fills = op_name(stmt) == "tile.copy" and view(stmt, OPS).region("dst").source in filled
+        return frozenset() if fills or overlaps(stmt) else touched(stmt)
+
+    read = frozenset().union(*map(reads, statements_of(pipeline.loop)))
+    groups = tuple(
+        replace(group, unit=WARP if any(copy.target in read for copy in group.copies) else WARPGROUP)
         for group in pipeline.groups
     )
     return replace(pipeline, groups=groups)

@@ -22,12 +22,10 @@ from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import fence_async, mbarrier_arrive, mbarrier_expect, mbarrier_wait
 from tile_cuda.instructions.tma import tma_load, tma_load_multicast
-from tile_cuda.passes.assign_roles import ARRIVALS, BLOCKS
-from tile_cuda.passes.pipelines import CopyGroup, Pipeline, Preload, statements_of
+from tile_cuda.passes.assign_roles import ARRIVALS, BLOCKS, UNIT
+from tile_cuda.passes.pipelines import WARP, CopyGroup, Pipeline, Preload, statements_of
 from tile_cuda.passes.sharing import Cluster
 from tile_cuda.passes.tensor_copies import TensorCopy
-
-WARP = 32
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Arrival:
         """What the block does once it has read the tile."""
         if self.empty is None:
             return []
-        return [*have_read(), arrival_of_a_warp(barrier_at(self.empty, int32(0)), thread)]
+        return [*have_read(), arrival(barrier_at(self.empty, int32(0)), thread)]
 
     def load(self, maps: Mapping[ir.Var, ir.Var]) -> S.Stmt:
         """What the copying thread does in place of the copy."""
@@ -162,7 +160,8 @@ def _loads(copy: TensorCopy, tile: ir.Var, leading: list[ir.Expr], tensor: ir.Va
     for strip in range(copy.strips):
         for row in range(0, copy.rows, copy.part_rows):
             place = tirx.address_of(tirx.BufferLoad(tile, [*leading, int32(row), int32(strip * copy.strip)]))
-            found.append(S.Evaluate(tma_load(place, tensor, barrier, *copy.coordinates(strip, row)), copy.call.span))
+            load = tma_load(place, tensor, barrier, *copy.coordinates(strip, row), keep=copy.keep)
+            found.append(S.Evaluate(load, copy.call.span))
     return found
 
 
@@ -173,7 +172,7 @@ def allocations(pipeline: Pipeline, ring: Ring) -> list[S.Stmt]:
     tiles = [S.AllocBuffer(ring.tiles[copy.target], notes) for copy in pipeline.copies]
     full = [S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "full"}) for buffer in ring.full]
     empty = [
-        S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "empty", BLOCKS: group.blocks})
+        S.AllocBuffer(buffer, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "empty", BLOCKS: group.blocks, UNIT: group.unit})
         for buffer, group in zip(ring.empty, pipeline.groups, strict=True)
     ]
     return [*tiles, *full, *empty]
@@ -281,9 +280,9 @@ def together() -> S.Stmt:
     return foreign(ir.Call(tile_op("tile.thread.sync_warp"), [], ret_ty="void"))
 
 
-def arrival_of_a_warp(barrier: ir.Expr, thread: ir.Var) -> S.Stmt:
-    """The first lane of each warp arrives."""
-    first = E.EQ(tirx.floormod(thread, int32(WARP)), int32(0))
+def arrival(barrier: ir.Expr, thread: ir.Var, unit: int = WARP) -> S.Stmt:
+    """The first of every `unit` threads arrives."""
+    first = E.EQ(tirx.floormod(thread, int32(unit)), int32(0))
     return S.AttrStmt(int32(0), FOREIGN, int32(0), S.IfThenElse(first, S.Evaluate(mbarrier_arrive(barrier)), None))
 
 

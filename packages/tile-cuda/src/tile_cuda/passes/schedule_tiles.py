@@ -37,7 +37,7 @@ from tile_core.passes.rasterize_blocks import KEY as SWIZZLE
 from tile_core.passes.thread_scope import int32
 from tile_cuda.passes.pipelines import Pipeline, statements_of
 from tile_cuda.passes.sharing import Cluster, around, decides, divides
-from tile_cuda.passes.walk_tiles import MOST_NUMBER, TOGETHER, placed
+from tile_cuda.passes.walk_tiles import MOST_NUMBER, TOGETHER, is_arranged, placed
 
 OPTION = "tile.persistent"
 TURNS = "tile.turns"
@@ -118,7 +118,7 @@ def choose(
 ) -> Schedule | None:
     """How `blocks` blocks, as many as run at once, walk over a launch's tiles; `None` where they had better not."""
     extents = [constant(extent) for extent in launch.grid_extents]
-    if len(pipelines) != 1 or len(extents) != 2 or launch.cluster_dims != (1, 1, 1) or launch.options:
+    if len(pipelines) != 1 or len(extents) != 2 or launch.cluster_dims != (1, 1, 1) or is_arranged(launch):
         return None
     (pipeline,) = pipelines
     if None in extents or not _is_one_product(launch, pipeline, overlaps):

@@ -24,7 +24,6 @@ from tile_cuda.passes.tensor_copies import TensorCopy
 
 EIGHT_ROWS = 8
 """Rows after which a swizzled order repeats."""
-WARP = 32
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,10 @@ class Cluster:
         """A bit for each of its blocks."""
         return (1 << self.size) - 1
 
-    def arrivals(self, barrier: ir.Expr, thread: ir.Expr) -> S.Stmt:
-        """A warp arrives at the same barrier of every block: one lane each."""
-        lane = tirx.floormod(thread, int32(WARP))
-        return S.IfThenElse(E.LT(lane, int32(self.size)), S.Evaluate(mbarrier_arrive_remote(barrier, lane)), None)
+    def arrivals(self, barrier: ir.Expr, thread: ir.Expr, unit: int) -> S.Stmt:
+        """Every `unit` threads arrive at the same barrier of every block: by one of them each."""
+        number = tirx.floormod(thread, int32(unit))
+        return S.IfThenElse(E.LT(number, int32(self.size)), S.Evaluate(mbarrier_arrive_remote(barrier, number)), None)
 
     def shares(self, launch: launch_ir.Launch, pipeline: Pipeline) -> frozenset[ir.Var]:
         """The tiles of `pipeline` that each block loads a part of; none where blocks may make other iterations."""

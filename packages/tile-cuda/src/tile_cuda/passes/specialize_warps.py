@@ -42,7 +42,9 @@ from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.product import Product
 from tile_cuda.matrix.wgmma import WarpgroupProduct
+from tile_cuda.passes.cache_hints import with_hints
 from tile_cuda.passes.consumer import Consumer
+from tile_cuda.passes.first_products import begun_by_products
 from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.lower_asynchrony import is_scheduled
 from tile_cuda.passes.operand_sources import operand_sources
@@ -52,6 +54,7 @@ from tile_cuda.passes.pipelines import (
     find_pipelines,
     find_preloads,
     is_plain,
+    released_by_warpgroups,
     shared_among,
     written,
 )
@@ -152,7 +155,10 @@ class _Specializer:
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
         launch, cluster, walkers = self._repeated(launch)
+        launch = self._take(begun_by_products(launch, self._pipelines(launch), self._overlaps))
         pipelines = [_shared(_turned(pipeline, launch), launch, cluster) for pipeline in self._pipelines(launch)]
+        cache = int(self._context.capabilities.fact("cache_bytes"))
+        pipelines = [with_hints(self._released(pipeline, launch), launch, self._facts, cache) for pipeline in pipelines]
         preloads = find_preloads(launch, self._parameters, self._tiles(launch), self._suits)
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
         arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
@@ -289,6 +295,12 @@ class _Specializer:
             return visit.sequence(stmts, node.span)
 
         return visit.mutate(launch.body, (S.For, loop), (S.AllocBuffer, allocate), (S.SeqStmt, sequence))
+
+    def _released(self, pipeline: Pipeline, launch: launch_ir.Launch) -> Pipeline:
+        """The pipeline with who gives its stages back: without a product in some iteration warps may be far apart."""
+        if void_at_first(launch, pipeline):
+            return pipeline
+        return released_by_warpgroups(pipeline, self._overlaps)
 
     def _overlaps(self, stmt: S.Stmt) -> bool:
         """Whether a statement is a product of warpgroups, which runs beside them."""

@@ -164,13 +164,17 @@ class _Stager:
         return None if strips is None else self._staged(call, tile, strips)
 
     def _strips_at_once(self, tile: SwizzledTile) -> int | None:
-        """Strips of a result that there is room for: all of them, or in loops a part that divides them."""
+        """Strips of a result that there is room for: all of them, or in loops a part that divides them.
+
+        Two such parts, if possible: one is written while the other leaves.
+        """
         room = self._room_here() // tile.strip_bytes
         if room >= tile.strips:
             return tile.strips
         if not self._depth or tile.strips == 1:
             return None
-        return next((count for count in range(min(room, tile.strips // 2), 0, -1) if tile.strips % count == 0), None)
+        most = min(room // 2 or room, tile.strips // 2)
+        return next((count for count in range(most, 0, -1) if tile.strips % count == 0), None)
 
     def _staged(self, call: OpCall, tile: SwizzledTile, strips: int) -> S.Stmt:
         """The copy through shared tiles of `strips` strips each: two, if there is room, that take turns."""
@@ -181,9 +185,9 @@ class _Stager:
         for _number in range(min(2, count, self._room_here() // size)):
             buffers.append(self._buffer(call.region("dst").source, part))
             self._room -= size
-        leaves = _Exit(self._launch, call, part, len(buffers), repeated=self._depth > 0)
+        leaves = _Exit(self._launch, call, part, buffers, repeated=self._depth > 0)
         boxed = self._boxed(leaves.call(0, buffers[0]), part)
-        if boxed is not None and count == 1 and self._depth and self._is_dealt_by_rows(call.region("src").source):
+        if boxed is not None and self._depth and self._is_dealt_by_rows(call.region("src").source):
             leaves.group = WARPGROUP
             boxed = replace(boxed, rows=ROWS)
         if boxed is not None:
@@ -245,7 +249,7 @@ class _Exit:
     """
 
     def __init__(
-        self, launch: launch_ir.Launch, call: OpCall, part: SwizzledTile, buffers: int, *, repeated: bool
+        self, launch: launch_ir.Launch, call: OpCall, part: SwizzledTile, buffers: list[ir.Var], *, repeated: bool
     ) -> None:
         self._call, self._part, self._buffers, self._repeated = call, part, buffers, repeated
         self._thread, self._threads = launch.thread_vars[0], prod(launch.threads)
@@ -256,9 +260,9 @@ class _Exit:
     def _first(self) -> ir.Expr:
         return E.EQ(tirx.floormod(self._thread, int32(self.group)), int32(0))
 
-    def _meeting(self, tile: ir.Var) -> S.Stmt:
+    def _meeting(self, *tiles: ir.Var) -> S.Stmt:
         is_whole = self.group == self._threads
-        return barrier(self._call.span) if is_whole else barrier_of_groups(tile, self.group, self._call.span)
+        return barrier(self._call.span) if is_whole else barrier_of_groups(tiles, self.group, self._call.span)
 
     def call(self, number: int, buffer: ir.Var) -> OpCall:
         """The copy of a part from its tile."""
@@ -278,9 +282,9 @@ class _Exit:
 
         Nothing orders stores to one place but that the earlier has written; parts of one result are different places.
         """
-        if number >= self._buffers:
-            return self._waited(self._buffers - 1, tile, read=True)
-        return self._waited(0, tile, read=False) if self._repeated and number == 0 else []
+        if number >= len(self._buffers):
+            return self._waited(len(self._buffers) - 1, tile, read=True)
+        return self._waited(0, *self._buffers, read=False) if self._repeated and number == 0 else []
 
     def by_boxes(self, copy: TensorCopy, *, last: bool) -> list[S.Stmt]:
         """The copy of a part by the engine."""
@@ -301,9 +305,9 @@ class _Exit:
         wait = S.IfThenElse(self._first, S.Evaluate(tma_store_wait(0, read=True)), None)
         return [_of_threads(wait)] if self._repeated else []
 
-    def _waited(self, pending: int, tile: ir.Var, *, read: bool) -> list[S.Stmt]:
+    def _waited(self, pending: int, *tiles: ir.Var, read: bool) -> list[S.Stmt]:
         wait = S.IfThenElse(self._first, S.Evaluate(tma_store_wait(pending, read=read)), None)
-        return [_of_threads(wait), self._meeting(tile)]
+        return [_of_threads(wait), self._meeting(*tiles)]
 
 
 def _of_threads(*stmts: S.Stmt) -> S.Stmt:

@@ -19,6 +19,7 @@ from tvm.tirx import stmt as S
 from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.ir.analyzer import Analyzer
+from tile_core.ir.launch import EVICTIONS
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops import OPS
 from tile_core.ops.base import OpCall, op_name, view
@@ -39,6 +40,7 @@ class TensorCopy:
 
     `axes` are the tensor's axes that the tile's rows and columns run along; `tile` is the tile's order. Each of
     `parts` blocks of a cluster loads one part of the tile for all of them: some strips, or some rows of every strip.
+    `keep` is how long the second-level cache should keep what is loaded, one of `EVICTIONS`.
     """
 
     call: OpCall
@@ -49,6 +51,7 @@ class TensorCopy:
     columns: int
     tile: SwizzledTile | None
     parts: int = 1
+    keep: str = EVICTIONS[0]
 
     @property
     def tensor(self) -> ir.Var:

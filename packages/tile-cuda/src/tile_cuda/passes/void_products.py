@@ -31,7 +31,7 @@ def void_at_first(launch: launch_ir.Launch, pipeline: Pipeline) -> frozenset[int
 
     None where the loop may have no iteration.
     """
-    before = _before(launch, pipeline.loop)
+    before = statements_before(launch, pipeline.loop)
     extent = pipeline.loop.extent
     if not index_facts(launch).can_prove(E.GT(extent, E.IntImm(extent.ty, 0))):
         return frozenset()
@@ -43,7 +43,7 @@ def void_at_first(launch: launch_ir.Launch, pipeline: Pipeline) -> frozenset[int
     )
 
 
-def _before(launch: launch_ir.Launch, loop: S.For) -> list[S.Stmt]:
+def statements_before(launch: launch_ir.Launch, loop: S.For) -> list[S.Stmt]:
     """The statements before the loop, in the sequence that it stands in."""
     path = around(launch.body, loop)
     parent = path[-2] if len(path) > 1 else None
@@ -59,18 +59,19 @@ def _is_void(call: OpCall, earlier: Sequence[S.Stmt], before: Sequence[S.Stmt], 
     accumulates = regions.constant(call.args["clear_accum"]) == 0
     if not accumulates or not copies or any({left, result} & touched(stmt) for stmt in earlier):
         return False
-    return _is_cleared(left, before) and _is_cleared(result, before) and _is_outside(copies[0], _first(pipeline.loop))
+    are_cleared = all(cleared_by(tile, before) is not None for tile in (left, result))
+    return are_cleared and _is_outside(copies[0], _first(pipeline.loop))
 
 
-def _is_cleared(tile: ir.Var, before: Sequence[S.Stmt]) -> bool:
-    """Whether the last statement that touches the fragment fills it with zeros."""
+def cleared_by(tile: ir.Var, before: Sequence[S.Stmt]) -> S.Stmt | None:
+    """The last of the statements that touch the fragment, where that fills it with zeros."""
     last = next((stmt for stmt in reversed(before) if tile in touched(stmt)), None)
     if last is None or op_name(last) != "tile.fill" or regions.scope(tile) != regions.FRAGMENT:
-        return False
+        return None
     call = _view(last)
     value = call.args["value"]
     is_zero = isinstance(value, tirx.IntImm | tirx.FloatImm) and str(value.value) in ("0", "0.0")
-    return is_zero and regions.is_whole(call.region("dst"))
+    return last if is_zero and regions.is_whole(call.region("dst")) else None
 
 
 def _first(loop: S.For) -> dict[ir.Var, ir.Expr]:

@@ -26,6 +26,7 @@ from tvm.tirx import stmt as S
 
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
+from tile_core.ir.launch import EVICTION
 from tile_core.ir.regions import constant
 from tile_core.ops import OPS
 from tile_core.ops.base import view
@@ -100,7 +101,7 @@ def choose_walk(
     `room` is the shared memory of a block, which holds all tiles at once then.
     """
     extents = [constant(extent) for extent in launch.grid_extents]
-    if len(pipelines) != 1 or None in extents or launch.cluster_dims != (1, 1, 1) or launch.options:
+    if len(pipelines) != 1 or None in extents or launch.cluster_dims != (1, 1, 1) or is_arranged(launch):
         return None
     total = prod(extent or 0 for extent in extents)
     if not 0 < blocks < total or not _is_independent(launch, pipelines[0], overlaps):
@@ -111,6 +112,11 @@ def choose_walk(
     each = min(FEW, most // LEAST_GROUPS) if varies(launch, pipelines[0].loop) else most
     walk = Walk(total, blocks, each)
     return walk if each > 1 and walk.highest <= MOST_NUMBER else None
+
+
+def is_arranged(launch: launch_ir.Launch) -> bool:
+    """Whether options of a launch, other than how caches keep its tensors, may say how its blocks run."""
+    return any(not name.startswith(EVICTION) for name in launch.options)
 
 
 def _is_independent(launch: launch_ir.Launch, pipeline: Pipeline, overlaps: Callable[[S.Stmt], bool]) -> bool:

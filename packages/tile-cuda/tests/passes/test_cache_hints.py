@@ -1,0 +1,73 @@
+"""Tensors that are larger than the cache and loaded once are the first to leave it; others only where that is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import tile_core as tl
+import tile_core.language as T
+
+SM_90 = {"kind": "cuda", "arch": "sm_90"}
+STEP, COLUMNS = 64, 64
+
+
+def product(rows: int, n: int, k: int, *, bm: int = 16, policy: str | None = None, skip: int = STEP) -> Any:
+    """C = A B by blocks of `bm` rows, where a step along K begins `skip` behind the one before."""
+
+    @T.prim_func
+    def program(A: T.Tensor((rows, k), "float16"), B: T.Tensor((k, n), "float16"), C: T.Tensor((rows, n), "float16")):
+        with T.Kernel(T.ceildiv(n, COLUMNS), T.ceildiv(rows, bm), threads=128) as (bx, by):
+            a = T.alloc_shared((bm, STEP), "float16")
+            b = T.alloc_shared((STEP, COLUMNS), "float16")
+            c = T.alloc_fragment((bm, COLUMNS), "float32")
+            T.clear(c)
+            for step in T.Pipelined(T.ceildiv(k, STEP), num_stages=2):
+                T.copy(A[by * bm, step * STEP], a)
+                T.copy(B[step * skip, bx * COLUMNS], b, eviction_policy=policy)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * bm, bx * COLUMNS])
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "k", "skip", "hinted"),
+    [
+        (16, 8192, 8192, STEP, 1),  # 128 MiB, each byte for one block
+        (16, 1024, 1024, STEP, 0),  # stays in the cache
+        (64, 8192, 8192, STEP, 0),  # read by four rows of blocks
+        (16, 8192, 8192, STEP // 2, 0),  # half of a step is read again by the next
+    ],
+)
+def test_what_is_loaded_once(rows: int, n: int, k: int, skip: int, hinted: int) -> None:
+    source = tl.compile(product(rows, n, k, skip=skip), target=SM_90).get_kernel_source()
+    assert source.count("tile_tma_load_evict_first_2d(&") == hinted
+    assert source.count("tile_tma_load_2d(&") == 2 - hinted
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("policy", ["evict_first", "evict_last", "evict_normal"])
+def test_wishes(policy: str) -> None:
+    torch.manual_seed(4)
+    a, b = torch.randn(16, 128).half(), torch.randn(128, 128).half()
+    c = torch.full((16, 128), float("nan"), dtype=torch.float16)
+    kernel = tl.compile(
+        product(16, 128, 128, policy=policy),
+        target=SM_90,
+        execution="emulate",
+        pass_configs={"tile.emulate_check": True},
+    )
+    kernel(a, b, c)
+    torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=1e-2, atol=1e-2)
+    assert kernel.report()["specialized_warps"] == 1
+    assert (f"tile_tma_load_{policy}_2d(" in kernel.get_kernel_source()) == (policy != "evict_normal")
+
+
+def test_a_wish_leaves_the_schedule() -> None:
+    """Few blocks walk over a large product, whatever caches are told."""
+    program = product(4096, 8192, 256, bm=128, policy="evict_last")
+    kernel = tl.compile(program, target=SM_90, pass_configs={"tile.persistent": 128})
+    assert kernel.report()["persistent_blocks"] == [128]
