@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -142,8 +143,8 @@ def test_a_pipeline_that_another_loop_repeats(run: Run) -> None:
     close(c, a.float() @ b.float())
 
 
-def test_tiles_that_threads_read_themselves(run: Run) -> None:
-    """Integers arrive ahead and are converted by threads: every lane has read before a stage is given back."""
+def converted() -> Any:
+    """C = A half(B), where integers arrive ahead and are converted by threads."""
 
     @T.prim_func
     def program(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "int8"), C: T.Tensor((M, N), "float32")):
@@ -161,10 +162,23 @@ def test_tiles_that_threads_read_themselves(run: Run) -> None:
                 T.gemm(a, b, c)
             T.copy(c, C)
 
+    return program
+
+
+def test_tiles_that_threads_read_themselves(run: Run) -> None:
+    """Every lane has read before a stage is given back."""
     (a,) = halves((M, K))
     b, c = torch.randint(-8, 8, (K, N), dtype=torch.int8), poisoned(M, N)
-    assert run(program, a, b, c) == 1
+    assert run(converted(), a, b, c) == 1
     close(c, a.float() @ b.float())
+
+
+def test_who_gives_a_stage_back() -> None:
+    """Each of four warps what threads read; the warpgroup, for all of them, what its products read."""
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    source = tl.compile(converted(), target=TARGET).get_kernel_source()
+    counts = dict(re.findall(r"tile_mbarrier_init\(&(empty\w*)\[0\], (\d+)\)", source))
+    assert counts == {"empty": "4", "empty_01": "1"}
 
 
 def dynamic() -> Any:
