@@ -1,4 +1,4 @@
-"""Tensors that are larger than the cache and loaded once are the first to leave it; others only where that is asked."""
+"""Large tensors that are loaded once are the first to leave the cache; others only where that is asked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def product(rows: int, n: int, k: int, *, bm: int = 16, policy: str | None = Non
     ("rows", "n", "k", "skip", "hinted"),
     [
         (16, 8192, 8192, STEP, 1),  # 128 MiB, each byte for one block
-        (16, 1024, 1024, STEP, 0),  # stays in the cache
+        (16, 1024, 1024, STEP, 0),  # a small part of the cache
+        (16, 16384, 16384, STEP, 0),  # ten times the cache
         (64, 8192, 8192, STEP, 0),  # read by four rows of blocks
         (16, 8192, 8192, STEP // 2, 0),  # half of a step is read again by the next
     ],
