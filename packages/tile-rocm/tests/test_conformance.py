@@ -11,4 +11,4 @@ from tile_core.testing import BackendConformance
 class TestRocm(BackendConformance):
     target = "rocm"
     execution = "emulate"
-    supports = BackendConformance.ALL - {"float8", "float8_fnuz", "float8_e8m0fnu"}
+    supports = BackendConformance.ALL - {"float8_e8m0fnu"}

@@ -30,6 +30,8 @@ from tile_rocm.printer import HIP
 
 CLANG = next((path for name in ("clang-19", "clang++-19") if (path := shutil.which(name))), None)
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+ALIKE = {"gfx942": "gfx90a", "gfx1100": "gfx1201"}
+"""Architectures for which the same is printed, but for products."""
 OPTIONS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3", "-S")
 WIDE_GLOBAL = {"load": r"global_load_(dwordx4|b128)", "store": r"global_store_(dwordx4|b128)"}
 WIDE_LDS = {"load": r"ds_(read|load)_b128", "store": r"ds_(write|store)_b128"}
@@ -67,9 +69,13 @@ class Printing(Run):
     def compile(self, func: Any, **options: Any) -> Any:
         options.setdefault("pass_configs", self.pass_configs)
         kernel = tl.compile(func, target="interpret", **options)
-        for arch in ARCHITECTURES:
+        for arch, like in ALIKE.items():
             try:
                 self.sources[arch].add(printed(func, arch))
+                if "tile.gemm" not in func.script():
+                    self.sources[like].add(printed(func, arch))
+                    continue
+                self.sources[like].add(printed(func, like))
             except tl.errors.TileError as error:
                 if error.code not in UNPRINTABLE:
                     raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tile_core.passes.allow_rounding import AllowRounding
 from tile_core.passes.pipeline import insert_after
 from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
@@ -11,7 +12,6 @@ from tile_cuda import functions
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.narrow import FLOAT8, PAIRS
 from tile_cuda.passes.add_results import AddResults
-from tile_cuda.passes.allow_rounding import AllowRounding
 from tile_cuda.passes.assign_roles import AssignRoles
 from tile_cuda.passes.check_instructions import CheckInstructions
 from tile_cuda.passes.check_launch import CheckLaunch

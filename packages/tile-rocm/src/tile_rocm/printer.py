@@ -17,7 +17,7 @@ from tile_core.printer.precedence import Code
 from tile_core.printer.printer import Printer
 from tile_core.printer.simt import Words, simt_language, snippet_call
 from tile_core.printer.snippets import ANY_ATOMIC_ADD, spell
-from tile_rocm import exchanges
+from tile_rocm import exchanges, narrow
 from tile_rocm.instructions import matrix
 
 WORDS = Words(
@@ -169,9 +169,10 @@ _DECLARATIONS = {
 HIP = simt_language(
     "HIP C++",
     WORDS,
-    types={"float16": "half_t", "bfloat16": "bfloat16_t"},
+    types={"float16": "half_t", "bfloat16": "bfloat16_t", **narrow.FLOAT8},
+    type_snippets=narrow.TYPE_SNIPPETS,
     literals={"float16": "half_t({value}f)", "bfloat16": "bfloat16_t({value}f)"},
-    snippets={**_SNIPPETS, **exchanges.SNIPPETS, **_DECLARATIONS},
+    snippets={**_SNIPPETS, **exchanges.SNIPPETS, **narrow.SNIPPETS, **_DECLARATIONS},
     calls={**exchanges.CALLS, **matrix.CALLS, **_CALLS},
     infinity="__builtin_inff()",
     nan='__builtin_nanf("")',

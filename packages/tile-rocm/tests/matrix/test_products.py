@@ -83,16 +83,16 @@ def values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(low, 5, shape).astype(numpy_type(dtype))
 
 
-def emulated(func: Any, arch: str) -> Any:
-    target = {"kind": "rocm", "arch": arch}
-    return tl.compile(func, target=target, execution="emulate", pass_configs={"tile.emulate_check": True})
+def emulated(func: Any, arch: str, **configs: bool) -> Any:
+    configs["tile.emulate_check"] = True
+    return tl.compile(func, target={"kind": "rocm", "arch": arch}, execution="emulate", pass_configs=configs)
 
 
 def check(case: Case) -> None:
     m, n, k = case.size
     a = values((k, m) if case.a_trans else (m, k), case.dtype, 1)
     b = values((n, k) if case.b_trans else (k, n), case.dtype, 2)
-    kernel = emulated(product(case), case.arch)
+    kernel = emulated(product(case), case.arch, **{"tile.allow_tf32": "xf32" in case.instruction})
     assert kernel.artifact.report["products"][0].split(": ")[1].startswith(case.instruction)
     assert not kernel.artifact.report["fragments_in_shared"]
     c = np.full((m, n), 77, numpy_type(case.c_dtype or case.total))
@@ -114,13 +114,17 @@ CASES = (
     Case("gfx942", "int8", "int32", (64, 64, 64), 256, "mfma i32_16x16x32_i8", b_trans=True),
     Case("gfx942", "int8", "int32", (64, 256, 32), 64, "mfma i32_16x16x32_i8"),
     Case("gfx942", "float32", "float32", (64, 64, 16), 256, "mfma f32_16x16x4_f32"),
+    Case("gfx942", "float32", "float32", (64, 64, 32), 256, "mfma f32_16x16x8_xf32", b_trans=True),
     Case("gfx942", "float64", "float64", (32, 64, 8), 128, "mfma f64_16x16x4_f64", a_trans=True),
+    Case("gfx942", "float8_e4m3fnuz", "float32", (64, 64, 64), 256, "mfma f32_16x16x32_fp8", b_trans=True),
+    Case("gfx942", "float8_e5m2fnuz", "float32", (64, 64, 32), 128, "mfma f32_16x16x32_bf8"),
     Case("gfx90a", *F16, (64, 64, 32), 128, "mfma f32_16x16x16_f16", b_trans=True, c_dtype="float16"),
     Case("gfx90a", *BF16, (64, 64, 32), 128, "mfma f32_16x16x16_bf16", a_trans=True),
     Case("gfx90a", "int8", "int32", (64, 64, 32), 256, "mfma i32_16x16x16_i8", b_trans=True),
     Case("gfx950", *F16, (64, 64, 64), 256, "mfma f32_16x16x32_f16"),
     Case("gfx950", *BF16, (128, 128, 16), 256, "mfma f32_32x32x16_bf16", b_trans=True),
     Case("gfx950", "int8", "int32", (64, 64, 64), 256, "mfma i32_16x16x64_i8"),
+    Case("gfx950", "float8_e4m3fn", "float32", (128, 128, 32), 256, "mfma f32_32x32x16_fp8", b_trans=True),
     Case("gfx1100", *F16, (64, 64, 32), 128, "wmma f32_16x16x16_f16"),
     Case("gfx1100", *F16, (32, 96, 16), 96, "wmma f32_16x16x16_f16", a_trans=True, b_trans=True),
     Case("gfx1100", *BF16, (64, 64, 32), 256, "wmma f32_16x16x16_bf16", b_trans=True),
@@ -129,6 +133,7 @@ CASES = (
     Case("gfx1201", *F16, (64, 64, 32), 128, "wmma f32_16x16x16_f16"),
     Case("gfx1201", *F16, (128, 64, 48), 128, "wmma f32_16x16x16_f16", a_trans=True, b_trans=True),
     Case("gfx1201", *BF16, (32, 32, 32), 64, "wmma f32_16x16x16_bf16", b_trans=True),
+    Case("gfx1201", "float8_e5m2", "float32", (64, 64, 32), 128, "wmma f32_16x16x16_bf8", b_trans=True),
     Case("gfx1201", "int8", "int32", (64, 64, 32), 128, "wmma i32_16x16x16_i8"),
 )
 

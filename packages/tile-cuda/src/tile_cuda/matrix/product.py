@@ -15,6 +15,7 @@ from tile_core.ir import regions
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import coded, packed, transposed
+from tile_core.passes.allow_rounding import HALF_SUMS, TF32
 from tile_core.passes.matrix import Held
 from tile_core.passes.matrix_products import FULL_COLUMN, FULL_ROW, Refusal
 from tile_core.passes.thread_scope import ThreadScope
@@ -24,9 +25,7 @@ from tile_cuda.matrix.operands import SharedMatrix
 __all__ = [
     "FULL_COLUMN",
     "FULL_ROW",
-    "HALF_SUMS",
     "SPARSE",
-    "TF32",
     "Product",
     "Refusal",
     "covered",
@@ -37,11 +36,6 @@ __all__ = [
 
 SPARSE = "tile.gemm_sp"
 """The op of a product with a sparse A."""
-TF32 = "tf32"
-"""Attribute of a `tile.gemm` on float32 whose operands may be rounded to tfloat32."""
-
-HALF_SUMS = "float16_sums"
-"""Attribute of a product into float16 whose sums may be rounded to it at every step."""
 
 
 @functools.cache

@@ -27,6 +27,7 @@ from tile_core.layouts.registers import COLUMNS, ROWS, axis_digits
 from tile_core.layouts.swizzle import UNIT_BYTES, SwizzledTile
 from tile_core.ops.base import OpCall
 from tile_core.ops.gemm import packed, sizes, transposed
+from tile_core.passes.allow_rounding import TF32
 from tile_core.passes.matrix import Held
 from tile_core.passes.matrix_operands import SharedMatrix, shared_matrix
 from tile_core.passes.matrix_products import Refusal, shares
@@ -141,6 +142,8 @@ def wave_product(call: OpCall, threads: int, wave: int, listed: Sequence[MatrixI
     c_dtype = as_dtype(str(call.region("c").source.dtype))
     total = c_dtype.name if c_dtype.is_integer else "float64" if c_dtype.bits == 64 else "float32"
     fitting = [one for one in listed if (one.a, one.b) == dtypes and one.d == total and narrow is None]
+    if call.attrs.get(TF32) and dtypes == ("float32", "float32"):
+        fitting = [one for one in listed if one.a == "tfloat32" and one.d == total] or fitting
     if not fitting:
         return Refusal(f"there is no instruction for {' and '.join(dtypes)} into {total}")
     if threads % wave:

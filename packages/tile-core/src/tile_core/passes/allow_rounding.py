@@ -1,7 +1,7 @@
-"""Mark the products that the tensor cores may round more than the language does, since their author asks for it.
+"""Mark the products that matrix instructions may round more than the language does, since their author asks for it.
 
-* `tile.allow_tf32`: operands of float32 are rounded to tfloat32, of ten bits. Accumulation stays float32. `mma` rounds
-  operands to nearest on the way to its registers; `wgmma` reads them where they lie and cuts off.
+* `tile.allow_tf32`: operands of float32 are rounded to tfloat32, of ten bits. Accumulation stays float32. Whether
+  they are rounded to nearest or cut off is up to the instruction.
 * `tile.allow_float16_sums`: products into a C of float16 are summed in float16, where the language sums in float32 and
   rounds once a call. Half the registers, and on some devices twice the speed.
 """
@@ -19,8 +19,11 @@ from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
 from tile_core.passes.base import PassContext
 from tile_core.passes.matrix import PRODUCTS
-from tile_cuda.matrix.product import HALF_SUMS, TF32
 
+TF32 = "tf32"
+"""Attribute of a product on float32 whose operands may be rounded to tfloat32."""
+HALF_SUMS = "float16_sums"
+"""Attribute of a product into float16 whose sums may be rounded to it at every step."""
 MARKS = {"tile.allow_tf32": TF32, "tile.allow_float16_sums": HALF_SUMS}
 """Option to attribute."""
 
