@@ -119,6 +119,7 @@ CONFORMANCE = {
     "cpu": "packages/tile-cpu/tests/test_conformance.py",
     "cuda": "packages/tile-cuda/tests/test_conformance.py",
     "rocm": "packages/tile-rocm/tests/test_conformance.py",
+    "metal": "packages/tile-metal/tests/test_conformance.py",
     "ascend": "packages/tile-ascend/tests/test_conformance.py",
 }
 

@@ -1,4 +1,4 @@
-"""How much of the CUDA C++ printer stands in the HIP printer too, and the other way round: under 15 % of its lines.
+"""How much of a SIMT backend's printer stands in another's too, of each two and either way: under 15 % of its lines.
 
     python benchmarks/shared_lines.py
 
@@ -12,13 +12,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from itertools import permutations
 from pathlib import Path
 
 PACKAGES = Path(__file__).resolve().parents[1] / "packages"
+BACKENDS = ("cuda", "rocm", "metal")
 LIMIT = 0.15
 _SILENT = re.compile(r"(from \S+ )?import |#(else|endif|pragma once)")
 PARTS = {
-    "printer": ("printer.py", "words.py", "exchanges.py", "functions.py", "narrow.py"),
+    "printer": ("printer.py", "words.py", "exchanges.py", "functions.py", "atomics.py", "narrow.py"),
     "emulator headers": ("emulator/include/*.h",),
 }
 
@@ -41,11 +43,12 @@ def main() -> int:
     """Print the shares; 1 if one of them is at the limit or above."""
     worst = 0.0
     for part, patterns in PARTS.items():
-        cuda, rocm = lines("cuda", patterns), lines("rocm", patterns)
-        for name, own, other in (("cuda", cuda, rocm), ("rocm", rocm, cuda)):
-            found = share(own, other)
-            worst = max(worst, found)
-            sys.stdout.write(f"{part}: {found:.1%} of the {len(own)} lines of tile-{name} stand in the other's\n")
+        found = {backend: lines(backend, patterns) for backend in BACKENDS}
+        for one, other in permutations(BACKENDS, 2):
+            part_of_one = share(found[one], found[other])
+            worst = max(worst, part_of_one)
+            where = f"of the {len(found[one])} lines of tile-{one} stand in tile-{other}"
+            sys.stdout.write(f"{part}: {part_of_one:.1%} {where}\n")
     sys.stdout.write(f"the bar is {LIMIT:.0%}\n")
     return int(worst >= LIMIT)
 

@@ -42,9 +42,26 @@ def test_elsewhere_the_reason_names_the_machine(monkeypatch: pytest.MonkeyPatch,
     assert f"{machine[0]} on {machine[1]}" in found.reason
 
 
-def test_on_apple_silicon_the_backend_is_still_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("torch", "available", "reason"),
+    [
+        ("2.6.0", True, "torch 2.6.0"),
+        ("2.13.0a0+git1", True, "torch 2.13.0a0"),
+        ("2.5.1", False, "older than 2.6"),
+        (None, False, "torch, which launches, is not installed"),
+    ],
+)
+def test_on_apple_silicon_torch_decides(
+    monkeypatch: pytest.MonkeyPatch, torch: str | None, available: bool, reason: str
+) -> None:
+    def version(name: str) -> str:
+        if torch is None:
+            raise target.metadata.PackageNotFoundError(name)
+        return torch
+
     monkeypatch.setattr(target.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(target.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(target.metadata, "version", version)
     found = target.detect()
-    assert not found.available
-    assert "does not generate code yet" in found.reason
+    assert found.available == available
+    assert reason in found.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tile_core.plugins import Backend, hookimpl
+from tile_core.plugins.threads import THREAD_OP_LOWERINGS
 
 
 @hookimpl
@@ -16,5 +17,7 @@ def tile_register_backend() -> Backend:
         parse_target="tile_metal.target:parse_target",
         capabilities="tile_metal.target:capabilities",
         compiler="tile_metal.compiler:compile_kernel",
+        pipeline_edits="tile_metal.pipeline:edits",
+        op_lowerings=THREAD_OP_LOWERINGS,
         runtime="tile_metal.runtime:load",
     )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import platform
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
 
 from tile_core.plugins import Detection
 from tile_core.targets import Capabilities, Target
 from tile_core.targets.table import TargetTable, load_table
+
+_TORCH = (2, 6)
+"""The first version with `torch.mps.compile_shader`."""
 
 
 @functools.cache
@@ -19,11 +23,17 @@ def table() -> TargetTable:
 
 
 def detect() -> Detection:
-    """Whether this machine can run Metal kernels of ours: not yet, and the reason names what was found."""
+    """Whether this machine has an Apple GPU, and a torch that compiles for it; torch is not imported for that."""
     system, machine = platform.system(), platform.machine()
     if (system, machine) != ("Darwin", "arm64"):
         return Detection(available=False, reason=f"Metal needs macOS on Apple silicon, this is {system} on {machine}")
-    return Detection(available=False, reason="Apple silicon was found, but tile-metal does not generate code yet")
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return Detection(available=False, reason="Apple silicon was found, but torch, which launches, is not installed")
+    if tuple(map(int, torch.split("+")[0].split(".")[:2])) < _TORCH:
+        return Detection(available=False, reason=f"Apple silicon was found, but torch {torch} is older than 2.6")
+    return Detection(available=True, reason=f"Apple silicon and torch {torch} were found")
 
 
 def parse_target(kind: str, options: Mapping[str, Any]) -> Target:

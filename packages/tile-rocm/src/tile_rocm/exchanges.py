@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tile_core.printer.language import ExprHandler, Node, Snippet
-from tile_core.printer.precedence import EQUAL, NOT_EQUAL, Code, Infix, call, cast, prefix
+from tile_core.printer.precedence import EQUAL, NOT_EQUAL, Code, Infix, call, prefix
 from tile_core.printer.printer import Printer
-from tile_core.printer.simt import require_all_lanes
+from tile_core.printer.simt import snippet_call
+from tile_core.printer.together import block_votes, require_all_lanes, whole_warp
 
 
 def _ballot(printer: Printer, predicate: Code) -> Code:
@@ -33,23 +34,6 @@ def _ballot_of(printer: Printer, node: Node) -> Code:
     predicate, mask = node.args
     require_all_lanes(printer, node, mask)
     return _ballot(printer, printer.expr(predicate))
-
-
-def _block_vote(printer: Printer, node: Node) -> Code:
-    printer.snippet("tile_count_threads")
-    code = printer.expr(node.args[0])
-    kind = str(node.op.name).removeprefix("tile.syncthreads_")
-    if kind == "and":
-        return EQUAL.join(call("tile_count_threads", prefix("!", code)), Code("0"))
-    count = call("tile_count_threads", code)
-    return NOT_EQUAL.join(count, Code("0")) if kind == "or" else cast("int", count)
-
-
-def _sync_warp(printer: Printer, node: Node) -> Code:
-    if "mask" in node.attrs:
-        raise printer.unprintable(f"sync_warp of the lanes {int(node.attrs['mask']):#x} only", node)
-    printer.snippet("tile_sync_wave")
-    return call("tile_sync_wave")
 
 
 _LANE = """
@@ -133,6 +117,6 @@ CALLS: Mapping[str, ExprHandler] = {
     "tile.all_sync": _vote(EQUAL, of_not=True),
     "tile.ballot_sync": _ballot_of,
     "tile.activemask": lambda printer, _node: _ballot(printer, Code("true")),
-    **{f"tile.syncthreads_{kind}": _block_vote for kind in ("and", "or", "count")},
-    "tile.thread.sync_warp": _sync_warp,
+    **block_votes(),
+    **whole_warp(snippet_call("tile_sync_wave")),
 }

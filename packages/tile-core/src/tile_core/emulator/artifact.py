@@ -36,13 +36,15 @@ _WIDEST_CELL = 8
 class EmulatedLanguage:
     """What the emulator must know of a backend: its language, and the header that maps the language's names.
 
-    `include` is the directory of `header`; `warp_size` is the target's.
+    `include` is the directory of `header`; `warp_size` is the target's. `built_in` are the values of the language's
+    `built_in` parameters on the host.
     """
 
     language: Language
     header: str
     include: Path
     warp_size: int
+    built_in: tuple[str, ...] = ()
 
 
 def emulated_artifact(
@@ -59,7 +61,7 @@ def emulated_artifact(
     language = language if sites is None else checked(language, sites, _fresh(program))
     printed = [print_kernel(kernel, language, request.target) for kernel in program.kernels]
     source = source_of(printed)
-    launcher = _Launcher(emulated.warp_size, sites)
+    launcher = _Launcher(emulated.warp_size, sites, emulated.built_in)
     text = f"{source}\n{launcher.text(program.kernels, printed)}"
     library = build_library(text, emulated.include / emulated.header, checked=sites is not None)
     files = {LIBRARY: library, HOST_OBJECT: host_object(program, _DEVICE_HOST)}
@@ -80,10 +82,11 @@ class _Launcher:
 
     warp_size: int
     sites: Sites | None
+    built_in: tuple[str, ...]
 
     def text(self, kernels: Sequence[DeviceKernel], printed: Sequence[PrintedFunction]) -> str:
         pairs = list(enumerate(zip(kernels, printed, strict=True)))
-        entries = "\n".join(_entry(number, function) for number, (_kernel, function) in pairs)
+        entries = "\n".join(_entry(number, function, self.built_in) for number, (_kernel, function) in pairs)
         cell = 0 if self.sites is None else min(map(_cell_bytes, kernels), default=_WIDEST_CELL)
         begin = "" if self.sites is None else 'extern "C" void tile_emulated_begin() { tile::begin_call(); }\n'
         cases = "\n".join(f"    case {number}: {self._run(number, kernel, cell)}" for number, (kernel, _) in pairs)
@@ -91,9 +94,9 @@ class _Launcher:
 static const tile::Site tile_sites[] = {{{self._sites()}}};
 {entries}
 {begin}extern "C" tile::Failure* tile_emulated_failure() {{ return &tile::failure; }}
-extern "C" int tile_emulated_launch(void*, int kernel, void** cells, long x, long y, long z, int) {{
+extern "C" int tile_emulated_launch(void*, int number, void** cells, long x, long y, long z, int) {{
   const tile::Dim3 grid{{unsigned(x), unsigned(y), unsigned(z)}};
-  switch (kernel) {{
+  switch (number) {{
 {cases}
   }}
   return 2;
@@ -128,11 +131,12 @@ def _place(span: Any) -> str:
     return "" if span is None else f"{PurePath(span.file).name}:{span.line}"
 
 
-def _entry(number: int, function: PrintedFunction) -> str:
-    arguments = ", ".join(
+def _entry(number: int, function: PrintedFunction, built_in: Sequence[str]) -> str:
+    cells = (
         f"tile::cell<decltype(tile::argument<{at}>(&{function.name}))>(cells, {parameter.position})"
         for at, parameter in enumerate(function.parameters)
     )
+    arguments = ", ".join([*cells, *built_in])
     return f"static void tile_run_{number}(void* const* cells) {{ (void)cells; {function.name}({arguments}); }}"
 
 

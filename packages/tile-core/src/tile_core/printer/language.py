@@ -15,7 +15,7 @@ from tile_core.printer.precedence import Code, call
 
 if TYPE_CHECKING:
     from tile_core.ir.launch import Launch
-    from tile_core.printer.printer import Printer
+    from tile_core.printer.printer import Parameter, Printer
 
 Node: TypeAlias = Any
 """A TVM node; TVM has no types for a checker."""
@@ -38,6 +38,11 @@ class Use:
 READ, WRITE, ADDRESS = Use("read"), Use("write"), Use("address")
 ElementHandler = Callable[["Printer", Node, Node, Use], Code]
 """From buffer and indices to the lvalue of an element."""
+ParameterHandler = Callable[["Printer", "Parameter", int, bool], tuple[str, str]]
+"""From a parameter, its number and whether the function may write to it, to its declaration and the body's first line.
+
+That line may be empty.
+"""
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,8 @@ class Language:
       operation that accounts for its accesses itself, in place of `&name[offset]`.
     * `wraps_stored`: integers that overflow are computed as unsigned ones also where they are only stored.
     * `descriptor`: the declaration of a parameter that is a descriptor, with `{name}`, and the snippet of its type.
+    * `parameter`: declares any other parameter, in place of `type* name`; `built_in`: what a kernel declares behind its
+      parameters, for the device to fill in.
     """
 
     name: str
@@ -151,6 +158,8 @@ class Language:
     element: ElementHandler | None = None
     place: Callable[[Printer, Node, Node], Code] | None = None
     descriptor: tuple[str, str] | None = None
+    parameter: ParameterHandler | None = None
+    built_in: tuple[str, ...] = ()
     snippets: Mapping[str, Snippet] = field(default_factory=dict)
     type_snippets: Mapping[str, str] = field(default_factory=dict)
     helpers: tuple[Helper, ...] = ()

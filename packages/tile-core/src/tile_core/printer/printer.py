@@ -134,10 +134,21 @@ class Printer:
         with self.indented():
             self.stmt(func.body)
         parameters = tuple(p for p in declared if p.kind not in ("extent", "stride") or self.names.is_used(p.name))
-        declarations = ", ".join(self.declarations[parameter.name] for parameter in parameters)
-        head = self.language.function.format(name=name, parameters=declarations)
-        definition = "\n".join([f"{head} {{", *self._lines, "}"])
+        texts, first = self._declared(func, parameters)
+        head = self.language.function.format(name=name, parameters=", ".join([*texts, *self.language.built_in]))
+        definition = "\n".join([f"{head} {{", *first, *self._lines, "}"])
         return PrintedFunction(name, parameters, definition, self.language.header, dict(self._helpers))
+
+    def _declared(self, func: tirx.PrimFunc, parameters: Sequence[Parameter]) -> tuple[list[str], list[str]]:
+        """The declarations of the parameters that are used, and the lines that some of them need in the body."""
+        declare = self.language.parameter
+        if declare is None:
+            return [self.declarations[parameter.name] for parameter in parameters], []
+        found = [
+            declare(self, parameter, number, self.is_written(func.params[parameter.position]))
+            for number, parameter in enumerate(parameters)
+        ]
+        return [text for text, _line in found], [f"{INDENT}{line}" for _text, line in found if line]
 
     def _function_name(self, func: tirx.PrimFunc) -> str:
         symbol = None if func.attrs is None else func.attrs.get("global_symbol")

@@ -33,6 +33,7 @@ from tile_core.printer.precedence import Code, Precedence, call
 from tile_core.printer.printer import Parameter, PrintedFunction, print_function
 from tile_core.printer.snippets import COMBINATIONS, SNIPPETS, spell
 from tile_core.printer.statements import STATEMENTS
+from tile_core.printer.together import require_all_lanes
 
 if TYPE_CHECKING:
     from tile_core.device import DeviceKernel
@@ -52,7 +53,7 @@ class Words:
     """The words of one language.
 
     * `block`, `thread`: an index, with `{axis}`; `barrier`: all threads of the block wait.
-    * `shared`: declares `tile_shared`, whose size the launch gives.
+    * `shared`: declares `tile_shared`, whose size the launch gives, or `{bytes}`.
     * `vectors`: bytes to the type whose assignment moves that many at once.
     * `inline`: qualifies a function of the device; `compare_and_swap`: the function of that name on `unsigned` and
       `unsigned long long`; `copy_bytes`: `memcpy`.
@@ -100,9 +101,11 @@ def simt_language(
     snippets: Mapping[str, Snippet],
     calls: Mapping[str, ExprHandler] | None = None,
     expressions: Mapping[type, ExprHandler] | None = None,
+    statements: Mapping[type, StmtHandler] | None = None,
+    restrict: str = "__restrict__ ",
     **vocabulary: Any,
 ) -> Language:
-    """The language `name`; the other arguments say what it has besides `words`."""
+    """The language `name`; the other arguments say what it has besides `words`, or otherwise."""
     common = {key: Snippet(spell(snippet.text, words), snippet.needs) for key, snippet in SNIPPETS.items()}
     if words.compare_and_swap in snippets:
         common["tile_atomic"] = replace(common["tile_atomic"], needs=(words.compare_and_swap,))
@@ -118,6 +121,7 @@ def simt_language(
             S.DeclBuffer: _view,
             S.AssertStmt: messages.assertion,
             S.AttrStmt: _aligned_move(words),
+            **(statements or {}),
         },
         snippets={**common, **messages.SNIPPETS, **snippets},
         calls={**_CALLS, "tile.barrier": lambda _printer, _node: Code(words.barrier), **(calls or {})},
@@ -125,7 +129,7 @@ def simt_language(
         vector_load=_vector_load,
         vector_store=_vector_store(words),
         inline=words.inline,
-        restrict="__restrict__ ",
+        restrict=restrict,
         function=words.kernel,
         **vocabulary,
     )
@@ -183,7 +187,7 @@ def _launch(printer: Printer, launch: Launch, words: Words) -> None:
     if launch.cluster_dims != (1, 1, 1) and not printer.language.clusters:
         raise printer.unprintable(f"clusters of blocks, cluster_dims={launch.cluster_dims}")
     if launch.shared_bytes:
-        printer.line(words.shared)
+        printer.line(words.shared.replace("{bytes}", str(launch.shared_bytes)))
     used = set(visit.collect(launch.body, ir.Var))
     threads = [E.IntImm("int32", count) for count in launch.threads]
     groups = ((launch.grid_vars, launch.grid_extents, words.block), (launch.thread_vars, threads, words.thread))
@@ -329,16 +333,6 @@ def _call_extern(printer: Printer, node: Any) -> Code:
     """A call of a function that text of the author defines."""
     name, *arguments = node.args
     return call(str(name.value), *map(printer.expr, arguments))
-
-
-ALL_LANES = 0xFFFFFFFF
-"""The mask of an exchange in which every lane takes part."""
-
-
-def require_all_lanes(printer: Printer, node: Any, mask: Any) -> None:
-    """Refuse a mask of some lanes, for a language whose exchanges are of all that are active."""
-    if regions.constant(mask) != ALL_LANES:
-        raise printer.unprintable(f"{printer.describe(node)} of some lanes only", node)
 
 
 def _shuffle(name: str) -> ExprHandler:

@@ -39,8 +39,26 @@ template <typename T>
     return Snippet(text, needs=(*needs, "tile_warp_reduce"))
 
 
-def _shuffle(name: str, source: str, what: str) -> Snippet:
-    """An exchange in groups of `width` lanes; `source` is the lane to read, an expression of `lane`, `by`, `width`."""
+SHUFFLES = {
+    "tile_shfl_sync": ("(lane & -width) + (by & width - 1)", "The value of lane `by` of each group."),
+    "tile_shfl_xor": (
+        "(lane ^ by) > (lane | width - 1) ? lane : lane ^ by",
+        "The value of the lane that differs by the bits of `by`; groups above are out of reach.",
+    ),
+    "tile_shfl_up": (
+        "lane - by < (lane & -width) ? lane : lane - by",
+        "The value of the lane `by` below; the lowest lanes keep theirs.",
+    ),
+    "tile_shfl_down": (
+        "lane + by > (lane | width - 1) ? lane : lane + by",
+        "The value of the lane `by` above; the highest lanes keep theirs.",
+    ),
+}
+"""Exchanges in groups of `width` lanes: the lane to read, from `lane`, `by` and `width`, and what they do."""
+
+
+def _shuffle(name: str) -> Snippet:
+    source, what = SHUFFLES[name]
     text = f"""
 // {what}
 template <typename T>
@@ -246,24 +264,7 @@ template <typename T, typename Combine>
 """,
         needs=("tile_lane", "tile_lanes", "tile_shuffle", "tile_shuffle_xor"),
     ),
-    "tile_shfl_sync": _shuffle(
-        "tile_shfl_sync", "(lane & -width) + (by & width - 1)", "The value of lane `by` of each group."
-    ),
-    "tile_shfl_xor": _shuffle(
-        "tile_shfl_xor",
-        "(lane ^ by) > (lane | width - 1) ? lane : lane ^ by",
-        "The value of the lane that differs by the bits of `by`; groups above are out of reach.",
-    ),
-    "tile_shfl_up": _shuffle(
-        "tile_shfl_up",
-        "lane - by < (lane & -width) ? lane : lane - by",
-        "The value of the lane `by` below; the lowest lanes keep theirs.",
-    ),
-    "tile_shfl_down": _shuffle(
-        "tile_shfl_down",
-        "lane + by > (lane | width - 1) ? lane : lane + by",
-        "The value of the lane `by` above; the highest lanes keep theirs.",
-    ),
+    **{name: _shuffle(name) for name in SHUFFLES},
     **{f"tile_warp_reduce_{kind}": _warp_reduction(kind) for kind in COMBINATIONS},
     "tile_atomic_max": Snippet(
         """

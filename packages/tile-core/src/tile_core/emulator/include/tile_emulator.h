@@ -245,7 +245,16 @@ struct Nth<0, First, Rest...> {
 template <size_t N, typename... Parameters>
 auto argument(void (*)(Parameters...)) -> typename Nth<N, Parameters...>::Type;
 template <typename T>
-T cell(void* const* cells, int position) {
+struct Passed {
+  using Type = T;
+};
+template <typename T>
+struct Passed<const T&> {
+  using Type = T;
+};
+template <typename Parameter>
+auto cell(void* const* cells, int position) -> typename Passed<Parameter>::Type {
+  using T = typename Passed<Parameter>::Type;
   T value;
   const void* const* const at = &cells[2 * position + 1];
   memcpy(&value, sizeof(T) > sizeof(void*) ? *at : static_cast<const void*>(at), sizeof(T));
