@@ -49,20 +49,21 @@ def test_updates_of_up_to_four_bytes(dtype: str) -> None:
     word = INSTRUCTIONS.get(dtype)
     assert (f"threadgroup {word}*" in source) == (word is not None)
     assert ("device atomic_float*" in source) == (dtype == "float32")
-    assert ("tile_atomic_swap<threadgroup atomic_uint, tile_atomic_add>" in source) == (word is None)
+    assert ("tile_atomic_swap<threadgroup atomic_uint, tile_atomic_add, " in source) == (word is None)
 
 
 @pytest.mark.emulate
-def test_loads_and_stores_of_words() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "uint32", "float16", "bfloat16", "int8"])
+def test_loads_and_stores(dtype: str) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32")):
+    def kernel(A: T.Tensor((N,), dtype), B: T.Tensor((N,), dtype)):
         with T.Kernel(1, threads=N):
             t = T.get_thread_binding()
-            T.atomic_store(B[t], T.atomic_load(A[t], memory_order="relaxed") + 1.0, memory_order="relaxed")
+            T.atomic_store(B[N - 1 - t], T.atomic_load(A[t], memory_order="relaxed"), memory_order="relaxed")
 
-    a, b = torch.randn(N), torch.full((N,), torch.nan)
+    a, b = torch.randint(-90, 90, (N,)).to(getattr(torch, dtype)), torch.zeros(N, dtype=getattr(torch, dtype))
     tl.compile(kernel, target="metal", execution="emulate")(a, b)
-    assert torch.equal(b, a + 1)
+    assert torch.equal(b.double(), a.double().flip(0))
 
 
 @pytest.mark.parametrize("execution", ["native", "emulate"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tile_core.dtypes import as_dtype
 from tile_core.ir import regions
 from tile_core.printer.language import ExprHandler, Node, Snippet
 from tile_core.printer.precedence import Code, call
@@ -22,6 +23,7 @@ _COMBINED = {
     "max": ("tile_max(old, value)", ("tile_max",)),
     "min": ("tile_min(old, value)", ("tile_min",)),
     "or": ("T(old | value)", ()),
+    "put": ("value", ()),
 }
 
 
@@ -35,35 +37,42 @@ def _atomic(printer: Printer, node: Node) -> Code:
         at = call(f"reinterpret_cast<{space}{word}*>", address)
         return call(f"atomic_fetch_{kind}_explicit", at, value, _RELAXED)
     printer.snippet(f"tile_atomic_{kind}")
-    return call(f"tile_atomic_swap<{space}atomic_uint, tile_atomic_{kind}>", address, value)
+    swap = f"tile_atomic_swap<{space}atomic_uint, tile_atomic_{kind}, {printer.type_name(dtype, node)}>"
+    return call(swap, address, value)
 
 
 def _load(printer: Printer, node: Node) -> Code:
-    space, type_name = _place(printer, node, words=True), printer.type_name(printer.dtype(node), node)
-    at = call(f"reinterpret_cast<const {space}atomic_uint*>", printer.expr(node.args[0]))
-    return call(f"as_type<{type_name}>", call("atomic_load_explicit", at, _RELAXED))
+    """A word, or the part of one."""
+    space, type_name = _place(printer, node), printer.type_name(printer.dtype(node), node)
+    printer.snippet("tile_atomic_load")
+    return call(f"tile_atomic_load<const {space}atomic_uint, {type_name}>", printer.expr(node.args[0]))
 
 
 def _store(printer: Printer, node: Node) -> Code:
-    space = _place(printer, node, words=True)
+    """A word, or the part of one, which takes a compare-and-swap."""
+    space, dtype = _place(printer, node), str(node.args[0].args[0].source.dtype)
     address, value = map(printer.expr, node.args)
-    at = call(f"reinterpret_cast<{space}atomic_uint*>", address)
-    return call("atomic_store_explicit", at, call("as_type<uint>", value), _RELAXED)
+    if as_dtype(dtype).bits == _BITS:
+        at = call(f"reinterpret_cast<{space}atomic_uint*>", address)
+        return call("atomic_store_explicit", at, call("as_type<uint>", value), _RELAXED)
+    printer.snippet("tile_atomic_put")
+    swap = f"tile_atomic_swap<{space}atomic_uint, tile_atomic_put, {printer.type_name(dtype, node)}>"
+    return call(swap, address, value)
 
 
-def _place(printer: Printer, node: Node, *, words: bool = False) -> str:
-    """The address space of an atomic operation that Metal has; `words`: of those of exactly 4 bytes."""
+def _place(printer: Printer, node: Node) -> str:
+    """The address space of an atomic operation that Metal has."""
     buffer = node.args[0].args[0].source
     bits, what = int(buffer.dtype.bits), f"{printer.describe(node)} on {buffer.name}"
     if int(node.attrs.get("memory_order", 0)):
         raise printer.unprintable(f"{what} that orders other accesses", node, "atomic operations of Metal are relaxed")
-    if bits > _BITS or (words and bits < _BITS):
+    if bits > _BITS:
         raise printer.unprintable(f"{what}, of {bits} bits", node, "use a dtype of 32 bits")
     return str(printer.language.spaces[regions.scope(buffer)])
 
 
-_SWAP = """
-// Read-modify-write of one element, as a compare-and-swap of the word that holds it; the value before.
+_BYTES = """
+// The bits of a value, as an unsigned integer of its size.
 template <typename T> struct tile_bits { typedef uint type; };
 template <> struct tile_bits<half> { typedef ushort type; };
 template <> struct tile_bits<bfloat> { typedef ushort type; };
@@ -71,7 +80,19 @@ template <> struct tile_bits<short> { typedef ushort type; };
 template <> struct tile_bits<ushort> { typedef ushort type; };
 template <> struct tile_bits<int8_t> { typedef uchar type; };
 template <> struct tile_bits<uchar> { typedef uchar type; };
-template <typename Word, typename Combine, typename Pointer, typename T>
+"""
+_LOAD = """
+// An element, read with the word that holds it.
+template <typename Word, typename T, typename Pointer>
+inline T tile_atomic_load(Pointer address) {
+  const uint behind = uint(reinterpret_cast<ulong>(address) % 4);
+  const uint word = atomic_load_explicit(reinterpret_cast<Word*>(address - behind / sizeof(T)), memory_order_relaxed);
+  return as_type<T>(typename tile_bits<T>::type(word >> behind * 8));
+}
+"""
+_SWAP = """
+// Read-modify-write of one element, as a compare-and-swap of the word that holds it; the value before.
+template <typename Word, typename Combine, typename T, typename Pointer>
 inline T tile_atomic_swap(Pointer address, T value) {
   typedef typename tile_bits<T>::type Bits;
   const uint behind = uint(reinterpret_cast<ulong>(address) % 4), shift = behind * 8;
@@ -112,7 +133,9 @@ struct tile_atomic_{kind} {{
 
 
 SNIPPETS: Mapping[str, Snippet] = {
-    "tile_atomic_swap": Snippet(_SWAP),
+    "tile_bits": Snippet(_BYTES),
+    "tile_atomic_load": Snippet(_LOAD, needs=("tile_bits",)),
+    "tile_atomic_swap": Snippet(_SWAP, needs=("tile_bits",)),
     **{f"tile_atomic_{kind}": _combination(kind) for kind in _COMBINED},
     "tile_atomic_half": Snippet(_HALF, needs=("tile_atomic_swap",)),
 }

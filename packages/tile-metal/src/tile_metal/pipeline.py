@@ -1,4 +1,4 @@
-"""How this backend's pipeline differs from the default: its blocks have threads."""
+"""How this backend's pipeline differs from the default: its blocks have threads, and matrix units."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
+from tile_metal.matrix import SimdgroupMatrices
 
 if TYPE_CHECKING:
     from tile_core.passes.base import Edit
@@ -14,4 +15,4 @@ if TYPE_CHECKING:
 
 def edits(_target: Target) -> tuple[Edit, ...]:
     """The edits for any Apple GPU."""
-    return thread_edits(NATIVE)
+    return thread_edits(NATIVE, SimdgroupMatrices())

@@ -23,7 +23,7 @@ from tile_core.printer.precedence import Code, Precedence
 from tile_core.printer.printer import Parameter, Printer
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.statements import STATEMENTS
-from tile_metal import atomics, exchanges, functions
+from tile_metal import atomics, exchanges, functions, simdgroup
 
 if TYPE_CHECKING:
     from tile_core.ir.launch import Launch
@@ -151,8 +151,8 @@ _SIMT = simt_language(
     types=_TYPES,
     suffixes={"int64": "l", "uint64": "ul"},
     literals={"float16": "half({value}f)", "bfloat16": "bfloat({value}f)"},
-    snippets={**_SNIPPETS, **exchanges.SNIPPETS, **atomics.SNIPPETS, **functions.SNIPPETS},
-    calls={**exchanges.CALLS, **atomics.CALLS, **functions.CALLS, **_CALLS},
+    snippets={**_SNIPPETS, **exchanges.SNIPPETS, **atomics.SNIPPETS, **functions.SNIPPETS, **simdgroup.SNIPPETS},
+    calls={**exchanges.CALLS, **atomics.CALLS, **functions.CALLS, **simdgroup.CALLS, **_CALLS},
     statements={S.AttrStmt: _attribute, S.AssertStmt: _assertion},
     parameter=_parameter,
     built_in=BUILT_IN,

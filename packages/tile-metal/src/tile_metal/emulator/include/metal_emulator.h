@@ -67,6 +67,42 @@ T simd_shuffle(T value, ushort lane) {
   return tile::exchange(tile::live_lanes(), value, [=](unsigned) { return static_cast<unsigned>(lane); });
 }
 
+// The lane that holds an element of a matrix of 8 x 8, beside its neighbour in the row: `tile_metal/simdgroup.py`.
+inline unsigned tile_lane_of(unsigned row, unsigned column) {
+  return row % 4 * 2 + row / 4 * 16 + column / 2 % 2 + column / 4 * 8;
+}
+template <typename T, int Columns, int Rows>
+struct simdgroup_matrix {
+  static_assert(Columns == 8 && Rows == 8, "matrices are of 8 x 8");
+  T elements[2];
+  T* thread_elements() { return elements; }
+  void gather(float (&all)[8][8]) const {
+    struct Pair {
+      T values[2];
+    };
+    tile::together(tile::live_lanes(), Pair{{elements[0], elements[1]}}, [&](auto values) {
+      for (unsigned row = 0; row < 8; ++row)
+        for (unsigned column = 0; column < 8; ++column)
+          all[row][column] = values(tile_lane_of(row, column)).values[column % 2];
+      return 0;
+    });
+  }
+};
+template <typename T, typename U>
+void simdgroup_multiply_accumulate(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matrix<U, 8, 8>& a,
+                                   const simdgroup_matrix<U, 8, 8>& b, const simdgroup_matrix<T, 8, 8>& c) {
+  if (tile::live_lanes() != 0xffffffffu)
+    tile::stop(tile::Fault::kInstruction, "multiplies matrices of a SIMD-group whose other lanes have ended");
+  float left[8][8], right[8][8];
+  a.gather(left), b.gather(right);
+  const unsigned lane = tile::block.lane(), row = lane / 2 % 4 + lane / 16 * 4, column = lane % 2 * 2 + lane / 8 % 2 * 4;
+  for (unsigned i = 0; i < 2; ++i) {
+    float sum = c.elements[i];
+    for (unsigned k = 0; k < 8; ++k) sum += left[row][k] * right[k][column + i];
+    d.elements[i] = sum;
+  }
+}
+
 // A plain read-modify-write is atomic here.
 enum memory_order { memory_order_relaxed };
 template <typename T>
