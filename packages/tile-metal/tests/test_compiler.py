@@ -39,7 +39,7 @@ def test_a_kernel_runs_emulated_for_every_family(arch: str) -> None:
     a, b = torch.randn(256), torch.full((256,), torch.nan)
     kernel(a, b)
     assert torch.equal(b, a + a)
-    assert "const device uint2*" in kernel.get_kernel_source()
+    assert "device const uint2*" in kernel.get_kernel_source()
 
 
 def workspace(size: int) -> object:

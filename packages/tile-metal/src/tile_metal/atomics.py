@@ -65,7 +65,7 @@ def _place(printer: Printer, node: Node) -> str:
     buffer = node.args[0].args[0].source
     bits, what = int(buffer.dtype.bits), f"{printer.describe(node)} on {buffer.name}"
     if int(node.attrs.get("memory_order", 0)):
-        raise printer.unprintable(f"{what} that orders other accesses", node, "atomic operations of Metal are relaxed")
+        raise printer.unprintable(f"{what} that orders other accesses", node, 'give memory_order="relaxed"')
     if bits > _BITS:
         raise printer.unprintable(f"{what}, of {bits} bits", node, "use a dtype of 32 bits")
     return str(printer.language.spaces[regions.scope(buffer)])
