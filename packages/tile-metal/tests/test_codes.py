@@ -26,6 +26,9 @@ tl.compile(kernel, target="metal")
 """,
         "workspace between",
     ),
+    "DialectNameUnimplementedError": Program(
+        "import tile_metal.language\ntile_metal.language.simdgroup_load  # HERE", "simdgroup_load"
+    ),
     "DeviceCompilerError": Program(inside("A[0] = 1", then=COMPILE + "load(refuses)(made.artifact)"), "error: no"),
     "LaunchError": Program(
         inside("A[0] = 2", then=COMPILE + "load(nothing)(made.artifact)(torch.zeros(8, dtype=torch.int32), None)"),

@@ -17,7 +17,6 @@ class TestMetal(BackendConformance):
     execution = "emulate"
     supports = BackendConformance.ALL - {"float64", "float8", "float8_fnuz", "float8_e8m0fnu"}
     expected_failures: ClassVar = {
-        "atomics.additions_of_several_dtypes": WIDE_ATOMICS,
         "atomics.sums_of_integers_wrap": WIDE_ATOMICS,
         "dtypes.a_double_variable_keeps_its_range": "Metal has no float64",
     }
