@@ -97,10 +97,11 @@ def example() -> ModuleType:
         ("gfx90a", {"block": (128, 64), "threads": 256, "dtype": "bfloat16"}),
         ("gfx950", {"block": (64, 64), "threads": 128}),
         ("gfx1201", {"causal": True, "block": (64, 64), "threads": 128}),
+        ("gfx1100", {"causal": True, "block": (64, 64), "threads": 128}),
     ],
     ids=str,
 )
-def test_attention_stays_in_registers(example: ModuleType, arch: str, options: dict[str, Any]) -> None:
+def test_attention(example: ModuleType, arch: str, options: dict[str, Any]) -> None:
     dtype = getattr(torch, options.get("dtype", "float16"))
     batch, heads, sequence, dim = 1, 1, 150, 64
     torch.manual_seed(1)
@@ -108,7 +109,8 @@ def test_attention_stays_in_registers(example: ModuleType, arch: str, options: d
     out, lse = torch.full_like(q, float("nan")), torch.full((batch, heads, sequence), float("nan"))
     kernel = emulated(example.attention(batch, heads, sequence, dim, **options), arch)
     kernel(q, k, v, out, lse)
-    assert kernel.artifact.report["fragments_in_shared"] == []
+    # On RDNA 3 operands are held otherwise than results: one between two products goes through shared memory.
+    assert len(kernel.artifact.report["fragments_in_shared"]) == (arch == "gfx1100")
     assert all("scalar" not in product for product in kernel.artifact.report["products"])
     tolerance = 1e-2 if dtype == torch.bfloat16 else 2e-3
     expected = example.reference(q, k, v, causal=options.get("causal", False))

@@ -82,8 +82,10 @@ def _plan_launch(plan: Plan, launch: launch_ir.Launch, capabilities: Any, units:
     shared: set[ir.Var] = {declared.buffer for declared in views}.union(*map(viewed, views))
     parts, common = parts_of(launch)
     plan.shared.extend(sorted(common, key=lambda buffer: str(buffer.name)))
+    named = frozenset(shared | common)
+    plan.named |= named
     for part in parts:
-        _plan_part(plan, part, shared | common, changing, Multiplier(units, part.threads, capabilities))
+        _plan_part(plan, part, shared | common, changing, Multiplier(units, part.threads, capabilities, named))
 
 
 def _plan_part(

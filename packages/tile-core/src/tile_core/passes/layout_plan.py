@@ -51,7 +51,7 @@ class Plan:
 
     `nests`: by outermost loop variable. `fragments`: those in registers; `groups`: the threads of their groups, where
     they are mapped axis by axis. `shared`: fragments that live in shared memory; `elsewhere`: these, and tiles of
-    several names. `heads`: by the variable of a mapping.
+    several names, `named`. `heads`: by the variable of a mapping.
     """
 
     nests: dict[ir.Var, NestPlan] = field(default_factory=dict)
@@ -59,4 +59,5 @@ class Plan:
     groups: dict[ir.Var, GroupThreads] = field(default_factory=dict)
     shared: list[ir.Var] = field(default_factory=list)
     elsewhere: set[ir.Var] = field(default_factory=set)
+    named: set[ir.Var] = field(default_factory=set)
     heads: dict[ir.Var, Head] = field(default_factory=dict)

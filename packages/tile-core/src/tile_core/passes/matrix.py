@@ -8,8 +8,9 @@ over the threads; shared operands in a swizzled order. Where a tile cannot be he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
@@ -109,17 +110,51 @@ class MatrixUnits(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesMoved(Protocol):
+    """Units that multiply an operand which has left the registers, too: as the shared tile that it has become."""
+
+    def takes_moved(self, call: OpCall) -> bool:
+        """Whether a product is computed with operands in shared memory."""
+        ...
+
+
 @dataclass(frozen=True)
 class Multiplier:
-    """A launch's question to the units: `elsewhere` are tiles that have several names or have left the registers."""
+    """A launch's question to the units: `elsewhere` are tiles that have several names or have left the registers.
+
+    `named` are those among them that have several names, or belong to several groups of threads.
+    """
 
     units: MatrixUnits | None
     threads: int
     capabilities: Any
+    named: frozenset[ir.Var] = frozenset()
 
-    def product(self, stmt: S.AttrStmt, elsewhere: frozenset[ir.Var]) -> MatrixProduct | None:
-        """The product that a marked statement is computed as; `None` where its loops run."""
-        return self.of(matrix_call(stmt), elsewhere)
+    def product(
+        self, stmt: S.AttrStmt, elsewhere: frozenset[ir.Var], moved: Mapping[ir.Var, ir.Var] = MappingProxyType({})
+    ) -> MatrixProduct | None:
+        """The product that a marked statement is computed as; `None` where its loops run.
+
+        `moved`: fragments that have left the registers, and the shared tiles in which they are.
+        """
+        call = matrix_call(stmt)
+        return self.of(self._with_shared(call, elsewhere, moved), elsewhere)
+
+    def _with_shared(self, call: OpCall, elsewhere: frozenset[ir.Var], moved: Mapping[ir.Var, ir.Var]) -> OpCall:
+        """`call` with the shared tiles of operands that have left the registers, where the units take them."""
+        units: object = self.units
+        if not isinstance(units, TakesMoved):
+            return call
+        args = dict(call.args)
+        for side in "ab":
+            region = call.region(side)
+            buffer = region.source
+            is_moved = buffer in elsewhere and buffer not in self.named and regions.scope(buffer) == regions.FRAGMENT
+            if is_moved and units.takes_moved(call):
+                tile = moved[buffer] if buffer in moved else _shared_like(buffer)
+                args[side] = tirx.BufferRegion(tile, list(region.region))
+        return replace(call, args=args)
 
     def of(self, call: OpCall, elsewhere: frozenset[ir.Var]) -> MatrixProduct | None:
         """The product that a call is computed as."""
@@ -135,7 +170,7 @@ class Multiplier:
         """What the report says about a marked statement."""
         if self.units is None:
             return "scalar code"
-        call = matrix_call(stmt)
+        call = self._with_shared(matrix_call(stmt), elsewhere, {})
         regions_of = {side.upper(): call.region(side) for side in "abc"}
         moved = [side for side, region in regions_of.items() if region.source in elsewhere]
         if moved:
@@ -151,6 +186,10 @@ class Multiplier:
             return True
         own = self.units is not None and scope in self.units.memories
         return (own or scope == regions.FRAGMENT) and regions.is_whole(region)
+
+
+def _shared_like(buffer: ir.Var) -> ir.Var:
+    return tirx.decl_buffer(list(buffer.shape), str(buffer.dtype), str(buffer.name), scope=regions.SHARED[0])
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _partition(
         ),
         room=_room(launch, plan, context),
     )
-    multiplier = Multiplier(units, scope.block, context.capabilities)
+    multiplier = Multiplier(units, scope.block, context.capabilities, frozenset(plan.named))
     elsewhere = frozenset(plan.elsewhere)
     marked = [stmt for stmt in visit.collect(launch.body, S.AttrStmt) if is_matrix(stmt)]
     scope.waits_for_all = any(multiplier.product(stmt, elsewhere) is None for stmt in marked)
@@ -212,7 +212,7 @@ class _Block:
 
     def _matrix(self, stmt: S.AttrStmt) -> S.Stmt:
         elsewhere = frozenset(self._scope.plan.elsewhere)
-        product = self._multiplier.product(stmt, elsewhere)
+        product = self._multiplier.product(stmt, elsewhere, self._scope.shared)
         place = from_tvm(stmt.span)
         where = "" if place is None else f"line {place.line}: "
         self._scope.products.append(f"{where}{self._multiplier.explain(stmt, elsewhere)}")

@@ -46,6 +46,10 @@ class MatrixCores:
             return Refusal(f"{call.op.name.removeprefix('tile.')} has no instruction")
         return wave_product(call, threads, self.wave, self.instructions)
 
+    def takes_moved(self, call: OpCall) -> bool:
+        """See `tile_core.passes.matrix.TakesMoved`: where a chain of products cannot stay in registers."""
+        return call.op.name == GEMM
+
     def store(self, _call: OpCall, _scope: ThreadScope) -> S.Stmt | None:
         """See `tile_core.passes.matrix.MatrixUnits`: results are stored by loops."""
         return None
