@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from importlib import resources
 from math import prod
@@ -18,8 +18,7 @@ from tile_core.errors.passes import UnsupportedOnTargetError
 from tile_core.ir import visit
 from tile_core.jit.artifact import Artifact
 from tile_core.ops.threads import called
-from tile_core.passes.lower import lower
-from tile_core.passes.specialize_alignment import REPORTED
+from tile_core.passes.lower import Lowered, lower_spares_last
 from tile_core.plugins.manager import backend
 from tile_core.printer import source_of
 from tile_core.printer.simt import print_kernel
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 _SHARED = re.compile(r"(extern\s+)?\b__shared__\b")
 DEVICE_CUDA = 2
 """The DLPack number of CUDA devices."""
-ALTERNATIVES = ("specialized_warps", REPORTED)
-"""The facts of the report that count launches with alternatives, which share nothing and are compiled apart."""
 
 
 def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
@@ -59,49 +56,100 @@ def compile_kernel(program: tirx.PrimFunc, request: CompileRequest) -> Artifact:
     """
     if request.execution == "native" and settings.compiler == "nvrtc":
         nvrtc.preload()
-    lowered, report = lower(program, request, backend("cuda"))
-    return compile_lowered(lowered, request, report)
+    return _compiled(lower_spares_last(program, request, backend("cuda")), request)
 
 
 def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Mapping[str, Any]) -> Artifact:
     """Compile what the passes left; `report` is what they told. Raises as `compile_kernel`."""
-    split = lower_tensor_maps(split_launches(lowered))
+    return _compiled(Lowered(lowered, has_spares=False, whole=lambda: (lowered, report)), request)
+
+
+def _compiled(lowered: Lowered, request: CompileRequest) -> Artifact:
+    """The artifact of a program.
+
+    The vendor's compiler holds no lock of Python's: while it runs, what it does not need is lowered, printed and built.
+    """
     if request.execution == "emulate":
-        return _emulated(split, request, report)
-    are_apart = any(report.get(fact) for fact in ALTERNATIVES)
-    spares = {
-        CUBIN.format(number): SOURCE.format(number)
-        for number, kernel in enumerate(split.kernels)
-        if are_apart and kernel.is_spare and not settings.eager
-    }
-    symbol = str(lowered.attrs["global_symbol"])
-    printed, units, host = _compiled(split, symbol, request, are_apart=are_apart, later=spares)
-    names = {name: mangled for unit in units.values() for name, mangled in unit.names.items()}
-    used = {name: found for unit in units.values() for name, found in resources_used(unit.log).items()}
-    kernels: list[dict[str, Any]] = []
-    sources: dict[str, bytes] = {}
-    for number, (kernel, function) in enumerate(zip(split.kernels, printed, strict=True)):
-        file, name = CUBIN.format(number if are_apart else 0), names.get(function.name, function.name)
-        if file in spares:
-            sources[spares[file]] = source_of([function]).encode()
-        found = {} if file in spares else used.get(name, Resources()).described()
-        kernels.append(
-            {
-                "name": name,
-                "threads": list(kernel.threads),
-                "shared_bytes": kernel.shared_bytes,
-                "parameters": len(kernel.func.params),
-                "attributes": attributes.described(kernel),
-                "file": spares.get(file, file),
-                **found,
-            }
+        program, report = lowered.whole()
+        return _emulated(_split(program), request, report)
+    with ThreadPoolExecutor() as pool:
+        units = _Units(lowered, request, pool)
+        first = _split(lowered.main).kernels
+        units.add(first)
+        program, report = lowered.whole()
+        split = _split(program)
+        units.add(split.kernels[len(first) :])
+        return units.artifact(split, report, host_object(split, DEVICE_CUDA))
+
+
+def _split(program: tirx.PrimFunc) -> SplitProgram:
+    return lower_tensor_maps(split_launches(program))
+
+
+class _Units:
+    """The kernels of a program in the units they are compiled in.
+
+    They are one unit. But launches with alternatives share nothing, and each of their kernels is a unit of its own, of
+    which those of spares wait for the call that needs them.
+    """
+
+    def __init__(self, lowered: Lowered, request: CompileRequest, pool: ThreadPoolExecutor) -> None:
+        self._are_apart, self._request, self._pool = lowered.has_spares, request, pool
+        self._symbol = str(lowered.main.attrs["global_symbol"])
+        self._printed: list[PrintedFunction] = []
+        self._files: list[str] = []
+        self._sources: dict[str, bytes] = {}
+        self._under_way: dict[str, Future[Compiled]] = {}
+
+    def add(self, kernels: Sequence[DeviceKernel]) -> None:
+        """Print the next kernels of the program, and begin to compile them."""
+        units: dict[str, list[tuple[DeviceKernel, PrintedFunction]]] = {}
+        for number, kernel in enumerate(kernels, start=len(self._printed)):
+            function = print_kernel(kernel, CUDA, self._request.target)
+            waits = kernel.is_spare and self._are_apart and not settings.eager
+            file = SOURCE.format(number) if waits else CUBIN.format(number if self._are_apart else 0)
+            self._printed.append(function)
+            self._files.append(file)
+            if waits:
+                self._sources[file] = source_of([function]).encode()
+            else:
+                units.setdefault(file, []).append((kernel, function))
+        for file, members in units.items():
+            self._under_way[file] = self._pool.submit(
+                COMPILERS[settings.compiler],
+                source_of([function for _kernel, function in members]),
+                compiled_architecture(self._request.target),
+                self._symbol,
+                self._request.compile_flags,
+                [kernel.entry for kernel, _function in members if kernel.entry],
+            )
+
+    def artifact(self, split: SplitProgram, report: Mapping[str, Any], host: bytes) -> Artifact:
+        """The artifact, when all that is under way is done. `split` is the whole program."""
+        units = {file: unit.result() for file, unit in self._under_way.items()}
+        names = {name: mangled for unit in units.values() for name, mangled in unit.names.items()}
+        used = {name: found.described() for unit in units.values() for name, found in resources_used(unit.log).items()}
+        kernels: list[dict[str, Any]] = []
+        for kernel, function, file in zip(split.kernels, self._printed, self._files, strict=True):
+            name = names.get(function.name, function.name)
+            found = {} if file in self._sources else used.get(name, Resources().described())
+            kernels.append(
+                {
+                    "name": name,
+                    "threads": list(kernel.threads),
+                    "shared_bytes": kernel.shared_bytes,
+                    "parameters": len(kernel.func.params),
+                    "attributes": attributes.described(kernel),
+                    "file": file,
+                    **found,
+                }
+            )
+        cubins = {file: unit.cubin for file, unit in units.items()}
+        return Artifact(
+            files={**cubins, **self._sources, HOST_OBJECT: host},
+            kernel_source=source_of(self._printed),
+            report={**report, "symbol": self._symbol, "kernels": kernels},
         )
-    cubins = {file: unit.cubin for file, unit in units.items()}
-    return Artifact(
-        files={**cubins, **sources, HOST_OBJECT: host},
-        kernel_source=source_of(printed),
-        report={**report, "symbol": symbol, "kernels": kernels},
-    )
 
 
 def _emulated(split: SplitProgram, request: CompileRequest, report: Mapping[str, Any]) -> Artifact:
@@ -112,38 +160,6 @@ def _emulated(split: SplitProgram, request: CompileRequest, report: Mapping[str,
     include = Path(str(resources.files("tile_cuda.emulator"))) / "include"
     language = EmulatedLanguage(CUDA, "cuda_emulator.h", include, capabilities(request.target).warp_size)
     return emulated_artifact(split, language, request, report)
-
-
-def _compiled(
-    split: SplitProgram, symbol: str, request: CompileRequest, *, are_apart: bool, later: Collection[str]
-) -> tuple[list[PrintedFunction], dict[str, Compiled], bytes]:
-    """The printed kernels, the cubins by file but those of `later`, and the host's object.
-
-    The vendor's compiler holds no lock of Python's: while it runs, what it does not need is printed and built.
-    """
-    arch = compiled_architecture(request.target)
-    entries = [kernel.entry for kernel in split.kernels if kernel.entry]
-    compile_source = COMPILERS[settings.compiler]
-    files = [CUBIN.format(number if are_apart else 0) for number in range(len(split.kernels))]
-    printed = {
-        number: print_kernel(split.kernels[number], CUDA, request.target)
-        for number, file in enumerate(files)
-        if file not in later
-    }
-    units: dict[str, list[PrintedFunction]] = {}
-    for number, function in printed.items():
-        units.setdefault(files[number], []).append(function)
-    with ThreadPoolExecutor(max_workers=max(1, len(units))) as pool:
-        under_way = {
-            file: pool.submit(compile_source, source_of(functions), arch, symbol, request.compile_flags, entries)
-            for file, functions in units.items()
-        }
-        every = [
-            printed.get(number) or print_kernel(kernel, CUDA, request.target)
-            for number, kernel in enumerate(split.kernels)
-        ]
-        host = host_object(split, DEVICE_CUDA)
-        return every, {file: unit.result() for file, unit in under_way.items()}, host
 
 
 def _on_the_host(kernel: DeviceKernel) -> DeviceKernel:

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from tvm import ir
 
 import tile_core as tl
 import tile_core.language as T
+from tile_core.device import split_launches
+from tile_core.jit.artifact import CompileRequest
+from tile_core.passes.lower import lower, lower_spares_last
+from tile_core.plugins.manager import backend
+from tile_core.targets import select_target
 
 M = N = K = 128
 BK = 64
@@ -372,3 +378,38 @@ def test_a_product_that_became_a_loop_is_not_counted_as_in_flight(run: Run) -> N
     run(program, a, b, e, c, d)
     first, second = ((a[:, at : at + BK].float() @ b[at : at + BK].float()).half() for at in (0, BK))
     close(c, (first.float() + second.float()) @ e[BK:].float())
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_spares_come_out_the_same_when_they_are_lowered_last(arch: str) -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float16"),
+        D: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((M, BK), "float16")
+            b = T.alloc_shared((BK, N), "float16")
+            c = T.alloc_fragment((M, N), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * BK], a)
+                T.copy(B[k * BK, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+        with T.Kernel(M, threads=32) as row:
+            for j in T.Parallel(N):
+                D[row, j] = C[row, j] * T.float16(2)
+
+    request = CompileRequest(select_target({"kind": "cuda", "arch": arch}), {}, (), "native")
+    together, facts = lower(program, request, backend("cuda"))
+    apart = lower_spares_last(program, request, backend("cuda"))
+    whole, told = apart.whole()
+    ir.assert_structural_equal(whole, together)
+    assert (apart.has_spares, told) == (True, facts)
+    kernels = split_launches(whole).kernels
+    assert [kernel.is_spare for kernel in kernels] == [False] * 2 + [True] * (len(kernels) - 2)
+    first = split_launches(apart.main).kernels
+    assert [str(kernel.func) for kernel in first] == [str(kernel.func) for kernel in kernels[: len(first)]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
@@ -64,7 +64,7 @@ class DeviceKernel:
 
 @dataclass(frozen=True)
 class SplitProgram:
-    """The halves of one program: the host function, not yet packed, and its kernels in launch order.
+    """The halves of one program: the host function, not yet packed, and its kernels in launch order, spares last.
 
     `device_id` is the variable of the host function that names the device to launch on.
     """
@@ -77,38 +77,39 @@ class SplitProgram:
 def split_launches(func: tirx.PrimFunc) -> SplitProgram:
     """Move every launch nest of `func` into a kernel of its own."""
     splitter = _Splitter(func)
-    body = visit.mutate(func.body, (S.For, splitter.loop))
-    return SplitProgram(func.with_body(body, func.span), tuple(splitter.kernels), splitter.device_id)
+    host = launch_ir.replaced(func, splitter.launch)
+    return SplitProgram(
+        host, tuple(splitter.kernels[number] for number in sorted(splitter.kernels)), splitter.device_id
+    )
 
 
 class _Splitter:
     def __init__(self, func: tirx.PrimFunc) -> None:
         self._name = str(func.attrs["global_symbol"])
         self._order = {var: position for position, var in enumerate(func.params)}
-        self.kernels: list[DeviceKernel] = []
+        self._spares = count(sum(not launch_ir.from_stmt(loop).is_spare for loop in launch_ir.launches(func.body)))
+        self._others = count()
+        self.kernels: dict[int, DeviceKernel] = {}
         self.device_id = tirx.Var("launch_device_id", "int32")
 
-    def loop(self, loop: S.For, mutator: Any) -> S.Stmt:
-        if not launch_ir.is_launch(loop):
-            return mutator.default_mutate(loop)
-        number = len(self.kernels)
+    def launch(self, loop: S.For) -> S.Stmt:
+        """The host's part of a launch."""
         launch = launch_ir.from_stmt(loop)
+        number = next(self._spares if launch.is_spare else self._others)
         source = source_kernel(launch)
         captured = list(self._order) if source is not None else sorted(_captured(loop), key=self._position)
         name = f"{self._name}_{number}" if number else self._name
         func = tirx.PrimFunc(captured, loop).with_attr("global_symbol", name)
         entry = "" if source is None else str(source.attrs["entry"])
-        self.kernels.append(
-            DeviceKernel(
-                func,
-                launch.threads,
-                launch.shared_bytes,
-                launch.prelude,
-                launch.cluster_dims,
-                launch.options,
-                entry,
-                launch.is_spare,
-            )
+        self.kernels[number] = DeviceKernel(
+            func,
+            launch.threads,
+            launch.shared_bytes,
+            launch.prelude,
+            launch.cluster_dims,
+            launch.options,
+            entry,
+            launch.is_spare,
         )
         return _call(number, launch, captured, self.device_id)
 

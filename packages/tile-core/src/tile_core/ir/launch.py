@@ -5,11 +5,14 @@ Grid loops exist for launched axes only; the three thread loops always exist, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tvm import ir, tirx
 from tvm.tirx import stmt as S
+
+from tile_core.ir import visit
 
 ANNOTATION = "tile.launch"
 EVICTION = "eviction_policy."
@@ -116,6 +119,17 @@ def _triple(values: object) -> tuple[int, int, int]:
 
 def launches(body: S.Stmt) -> Iterator[S.For]:
     """The launch nests of a function body in program order, also inside host branches and loops."""
-    from tile_core.ir.visit import statements
+    if is_launch(body):
+        yield body
+        return
+    for child in visit.children(body):
+        yield from launches(child)
 
-    return (stmt for stmt in statements(body) if is_launch(stmt))
+
+def replaced(func: tirx.PrimFunc, change: Callable[[S.For], S.Stmt]) -> tirx.PrimFunc:
+    """`func` with what `change` makes of each launch nest in its place."""
+
+    def loop(stmt: S.For, mutator: Any) -> S.Stmt:
+        return change(stmt) if is_launch(stmt) else mutator.default_mutate(stmt)
+
+    return func.with_body(visit.mutate(func.body, (S.For, loop)), func.span)

@@ -67,11 +67,12 @@ class InferLayouts:
             launch = launch_ir.from_stmt(stmt)
             _plan_launch(plan, launch, context.capabilities, self.units)
         context.state[self.name] = plan
-        context.report["fragments_in_shared"] = [str(buffer.name) for buffer in plan.shared]
-        context.report["fragment_registers"] = {
+        context.report.setdefault("fragments_in_shared", []).extend(str(buffer.name) for buffer in plan.shared)
+        registers = {
             str(buffer.name): -(-placement.mapping.registers * int(buffer.dtype.bits) // 32)
             for buffer, placement in plan.fragments.items()
         }
+        context.report["fragment_registers"] = registers | context.report.get("fragment_registers", {})
         return func
 
 

@@ -68,7 +68,7 @@ class InsertBarriers:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        count, roots = 0, view_roots(func.body)
+        count, roots = context.report.get("barriers", 0), view_roots(func.body)
 
         def place(loop: S.For, mutator: Any) -> S.Stmt:
             nonlocal count

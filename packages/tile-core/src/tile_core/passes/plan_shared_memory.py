@@ -81,7 +81,7 @@ class PlanSharedMemory:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
-        total = 0
+        total = context.report.get("shared_bytes", 0)
 
         def plan(loop: S.For, mutator: Any) -> S.Stmt:
             nonlocal total

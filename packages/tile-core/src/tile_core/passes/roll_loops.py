@@ -42,7 +42,7 @@ class RollLoops:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
         room = REGISTER_BYTES * int(context.capabilities.fact(REGISTERS, 0))
-        context.report["fragments_in_local"] = []
+        told = context.report.setdefault("fragments_in_local", [])
         arrays = [alloc for alloc in visit.collect(func.body, S.AllocBuffer) if _is_array(alloc.buffer)]
         large = {alloc.buffer for alloc in arrays if room and size_in_bytes(alloc.buffer) > room}
         if not large:
@@ -50,8 +50,7 @@ class RollLoops:
         limit = int(context.capabilities.fact(LOCAL_BYTES, 0))
         for nest in launch.launches(func.body):
             _check(nest, large, limit)
-        names = sorted({str(array.name) for array in large})
-        context.report["fragments_in_local"] = names
+        told += sorted({str(array.name) for array in large}.difference(told))
         return func.with_body(visit.mutate(func.body, (S.For, _Roller(large).loop)), func.span)
 
 

@@ -38,7 +38,7 @@ class SpecializeAlignment:
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
         parameters = frozenset(func.params)
-        context.report[REPORTED] = 0
+        context.report.setdefault(REPORTED, 0)
 
         def versions(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):

@@ -64,7 +64,7 @@ class CopyAhead:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass; the report gets `copied_ahead`, a line for each loop."""
-        context.report["copied_ahead"] = []
+        context.report.setdefault("copied_ahead", [])
         copies = context.capabilities.fact("async_copy", [])
         if not context.options.get(OPTION, True) or SINGLE not in copies:
             return func
@@ -76,17 +76,15 @@ class CopyAhead:
             """Of a launch with two versions, the one for tensors that the accelerator does not take."""
             if not _is_alignment_test(branch.condition):
                 return mutator.default_mutate(branch)
-            return S.IfThenElse(branch.condition, branch.then_case, rewritten(branch.else_case, odd=True), branch.span)
+            return S.IfThenElse(branch.condition, branch.then_case, mutator.mutate(branch.else_case), branch.span)
 
         def launched(loop: S.For, mutator: Any) -> S.Stmt:
-            return rewritten(loop, odd=False) if launch_ir.is_launch(loop) else mutator.default_mutate(loop)
-
-        def rewritten(stmt: S.Stmt, *, odd: bool) -> S.Stmt:
-            if not isinstance(stmt, S.For):
-                return stmt
-            launch = launch_ir.from_stmt(stmt)
-            found = _Pipeliner(launch, parameters - written(launch, roots), self.units, context).result(odd=odd)
-            return stmt if found is None else found
+            if not launch_ir.is_launch(loop):
+                return mutator.default_mutate(loop)
+            launch = launch_ir.from_stmt(loop)
+            pipeliner = _Pipeliner(launch, parameters - written(launch, roots), self.units, context)
+            found = pipeliner.result(odd=launch.is_spare)
+            return loop if found is None else found
 
         return func.with_body(visit.mutate(func.body, (S.IfThenElse, version), (S.For, launched)), func.span)
 
@@ -159,7 +157,8 @@ class _Pipeliner:
         fast = replace(launch, body=visit.sequence([*tiles, changed], launch.span)).to_stmt()
         used = [copies.copy for loop in loops for copies in loop.copies.values()]
         tests = [tensor_map_fits(address(copy.tensor), *unknown_strides(copy)) for copy in used]
-        return S.IfThenElse(reduce(E.And, tests), fast, self._original.to_stmt(), launch.span)
+        spare = replace(self._original, is_spare=True)
+        return S.IfThenElse(reduce(E.And, tests), fast, spare.to_stmt(), launch.span)
 
     def _loops(self, launch: launch_ir.Launch) -> list[_Loop]:
         """The loops that are pipelined. Whether their stages fit is known when every tile has its place."""
