@@ -65,7 +65,7 @@ def agree(on_gpu: Any) -> Agree:
 @pytest.fixture
 def build() -> Callable[..., str]:
     """Compile a kernel for every architecture in `architectures`; its source for the last one."""
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
 
     def compile_for_all(func: Any, architectures: tuple[str, ...] = ARCHITECTURES) -> str:
         source = ""

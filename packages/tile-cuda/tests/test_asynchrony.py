@@ -404,7 +404,7 @@ def test_older_architectures_are_refused() -> None:
 
 @pytest.mark.compile
 def test_hand_written_schedules_compile() -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     source = tl.compile(product(3, 2), target=SM_90).get_kernel_source()
     for word in ("wgmma.mma_async", "cp.async.bulk.tensor.2d", "mbarrier.try_wait", "bar.sync", "fence.proxy.async"):
         assert word in source

@@ -36,12 +36,10 @@ def machine(monkeypatch):
         monkeypatch.setattr(ctypes, "CDLL", missing)
 
     def without_nvrtc():
-        monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+        monkeypatch.setattr(nvrtc, "_libraries", lambda: ["libnothing.so"])
 
     def with_compiler(*architectures):
-        found = nvrtc._nvrtc()
-        known = (found.nvrtcResult.NVRTC_SUCCESS, architectures)
-        monkeypatch.setattr(found, "nvrtcGetSupportedArchs", lambda: known)
+        monkeypatch.setattr(nvrtc, "_architectures", lambda library: architectures)
 
     for cached in (nvrtc._nvrtc, runtime._driver):
         cached.cache_clear()

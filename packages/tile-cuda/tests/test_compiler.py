@@ -50,7 +50,7 @@ def test_without_nvrtc_the_error_names_what_to_install(monkeypatch: pytest.Monke
 @pytest.mark.compile
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
 def test_compiling_needs_no_gpu(arch: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     kernel = tl.compile(scale(1009), target={"kind": "cuda", "arch": arch})
     assert "__global__" in kernel.get_kernel_source()
     with pytest.raises((ArgumentDeviceError, NoDeviceError), match="expected a tensor on cuda|cannot run here"):

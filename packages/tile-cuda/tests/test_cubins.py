@@ -36,7 +36,7 @@ TOGETHER = 24
 C_KERNEL = 'extern "C" __global__'
 
 pytestmark = pytest.mark.compile
-bindings = pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
 
 
 def target_of(arch: str) -> Any:
@@ -110,16 +110,12 @@ def joined(sources: list[str]) -> str:
 
 def ptx(source: str, arch: str) -> str:
     """What NVRTC makes of a source before it chooses instructions."""
-    (_status, program) = bindings.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
+    library = nvrtc._nvrtc()
     options = [f"--gpu-architecture={arch.replace('sm_', 'compute_')}", *nvrtc.OPTIONS]
     options += [f"-I{path}" for path in nvrtc.include_paths()]
-    (status,) = bindings.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-    assert status == bindings.nvrtcResult.NVRTC_SUCCESS
-    (_status, size) = bindings.nvrtcGetPTXSize(program)
-    text = bytearray(size)
-    bindings.nvrtcGetPTX(program, text)
-    bindings.nvrtcDestroyProgram(program)
-    return text.decode()
+    with nvrtc._program(library, source, "kernel") as program:
+        assert library.nvrtcCompileProgram(program, len(options), nvrtc._texts(options)) == 0
+        return nvrtc._read(library, "PTX", program).decode()
 
 
 def _benchmark_kernels() -> Any:

@@ -99,7 +99,7 @@ def test_sums_move_as_vectors_and_round_once(dtype: str, n: int) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_device_compiler_takes_them(dtype: str, arch: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     for program in (add(1000, dtype), convert(1000, dtype, "float16"), convert(1000, "bfloat16", dtype)):
         assert tl.compile(program, target={"kind": "cuda", "arch": arch}).artifact.files
 

@@ -65,7 +65,7 @@ def test_more_blocks_than_the_device_holds_are_refused() -> None:
 
 
 def test_the_launch_is_cooperative(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     kernels = tl.compile(turned(4), target=TARGET).artifact.report["kernels"]
     assert [kernel["attributes"] for kernel in kernels] == [{"cooperative": True}] * len(kernels)
     plain = tl.compile(turned(4, wait=False), target=TARGET).artifact.report["kernels"]

@@ -390,7 +390,7 @@ class Driver:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     found, explanations = Driver(), list(KernelLaunchError.explanations)
     monkeypatch.setattr(runtime, "_driver", lambda: found)
     yield found

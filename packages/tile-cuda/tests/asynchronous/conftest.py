@@ -75,7 +75,7 @@ def emulate() -> Run:
 @pytest.fixture
 def source_for() -> Callable[..., str]:
     """From a program to its source, after NVRTC has compiled it for an architecture."""
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
 
     def build(program: Any, arch: str = "sm_90") -> str:
         request = CompileRequest(parse_target("cuda", {"arch": arch}))

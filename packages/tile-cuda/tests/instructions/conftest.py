@@ -83,7 +83,7 @@ def execute(request: pytest.FixtureRequest) -> Execution:
 @pytest.fixture
 def assemble() -> Callable[..., str]:
     """Compiles the printed form of programs for an architecture: what ptxas says of registers, spills and more."""
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
 
     def run(arch: str, *programs: ThreadProgram) -> str:
         text = thread_program.source(CUDA, *programs)

@@ -106,7 +106,7 @@ def test_every_value_of_a_byte(kind: str, dtype: str) -> None:
 @pytest.mark.compile
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_compiles_for(arch: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     source = tl.compile(dequant_gemm(16, 256, 512), target={"kind": "cuda", "arch": arch}).get_kernel_source()
     assert "tile_nibbles_half2" in source
     assert "mma.sync.aligned" in source

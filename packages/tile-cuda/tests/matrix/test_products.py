@@ -209,7 +209,7 @@ def test_on_the_device(case: Case) -> None:
     ids=str,
 )
 def test_less_usual_forms_compile(case: Case, mnemonic: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     configs = {"tile.allow_float16_sums": case.half_sums}
     kernel = tl.compile(program(case), target={"kind": "cuda", "arch": case.arch}, pass_configs=configs)
     assert mnemonic in kernel.get_kernel_source()

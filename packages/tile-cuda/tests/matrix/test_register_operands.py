@@ -196,7 +196,7 @@ MNEMONICS = [
 @pytest.mark.compile
 @pytest.mark.parametrize(("arch", "dtype", "total", "mnemonic"), MNEMONICS)
 def test_instructions_assemble(arch: str, dtype: str, total: str, mnemonic: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     kernel = tl.compile(
         program(dtype, total, 64, 64, "", m=64, transpose_b=True, threads=128),
         target={"kind": "cuda", "arch": arch},

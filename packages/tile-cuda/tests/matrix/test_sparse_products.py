@@ -211,14 +211,14 @@ def test_the_example() -> None:
 @pytest.mark.compile
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
 def test_compiles_for(arch: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     source = tl.compile(program(CASES[1]), target={"kind": "cuda", "arch": arch}).get_kernel_source()
     assert "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32" in source
 
 
 @pytest.mark.compile
 def test_products_by_warpgroups_compile() -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     case = next(case for case in CASES if case.uses.startswith("wgmma"))
     kernel = tl.compile(program(case), target={"kind": "cuda", "arch": "sm_90a"})
     assert "wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16" in kernel.get_kernel_source()

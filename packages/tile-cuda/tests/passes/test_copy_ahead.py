@@ -282,7 +282,7 @@ def test_a_dropped_wait_is_found(monkeypatch: pytest.MonkeyPatch, fault: tuple[s
 @pytest.mark.compile
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"])
 def test_compiles_for(arch: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     source = tl.compile(gemm(256, 256, 100, 3, tb=True), target={"kind": "cuda", "arch": arch}).get_kernel_source()
     assert ("cp.async.ca.shared.global" in source) == (arch != "sm_75")
     assert ("cp_async_wait<1>" in source) == (arch != "sm_75")

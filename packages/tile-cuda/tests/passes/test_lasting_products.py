@@ -81,7 +81,7 @@ def test_a_product_lasts(kind: str, outer: int, lasts: bool) -> None:
 @pytest.mark.compile
 def test_it_stays_in_flight() -> None:
     """Of two groups of threads; ptxas lets it."""
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     found = tl.compile(chain("plain", threads=256), target=TARGET)
     loop = inside(found.get_kernel_source())
     assert loop.rindex("wgmma_commit") > loop.rindex("wgmma_wait"), "the last product is waited for in its iteration"

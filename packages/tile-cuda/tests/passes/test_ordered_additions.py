@@ -89,6 +89,6 @@ def test_sums() -> None:
 
 @pytest.mark.compile
 def test_it_compiles() -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     kernel = tl.compile(strips("add", 128), target=TARGET).report()["kernels"][0]
     assert (kernel["spilled_bytes"], kernel["remarks"]) == (0, [])

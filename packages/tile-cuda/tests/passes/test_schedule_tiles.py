@@ -198,7 +198,7 @@ def test_pairs_cover_the_grid_once(grid: tuple[int, int], axis: int, first: int,
 
 
 def test_the_bars_kernel_is_walked_by_the_whole_device() -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     kernel = tl.compile(product((4096, 4096, 4096), (128, 256, 64), stages=4), target=SM_90)
     assert kernel.report()["persistent_blocks"] == [128]
     assert kernel.report()["kernels"][0]["attributes"] == {"cluster": [2, 1, 1]}

@@ -175,7 +175,7 @@ def test_a_pipeline_that_another_loop_repeats() -> None:
 
 
 def test_it_compiles() -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     source = tl.compile(product(CASES[0]), target=SM_90).get_kernel_source()
     assert "tile_tma_load_multicast_2d(&b[" in source
     assert "tile_tma_load_2d(&a[" in source

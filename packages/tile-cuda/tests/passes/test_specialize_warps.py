@@ -240,7 +240,7 @@ def test_switched_off() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
 def test_compiles_for(arch: str) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     source = tl.compile(dynamic(), target={"kind": "cuda", "arch": arch}).get_kernel_source()
     assert ("tma_load" in source) == (arch != "sm_80")
     assert ("wgmma" in source) == (arch == "sm_90")
