@@ -27,7 +27,7 @@ from tile_cuda.instructions.tensor_map import lower_tensor_maps
 from tile_cuda.printer import CUDA
 from tile_cuda.ptxas import Resources
 from tile_cuda.ptxas import resources as resources_used
-from tile_cuda.runtime import CUBIN
+from tile_cuda.runtime import CUBIN, prepare
 from tile_cuda.settings import settings
 from tile_cuda.spare import COMPILERS, SOURCE
 from tile_cuda.target import capabilities, compiled_architecture
@@ -67,7 +67,8 @@ def compile_lowered(lowered: tirx.PrimFunc, request: CompileRequest, report: Map
 def _compiled(lowered: Lowered, request: CompileRequest) -> Artifact:
     """The artifact of a program.
 
-    The vendor's compiler holds no lock of Python's: while it runs, what it does not need is lowered, printed and built.
+    The vendor's compiler holds no lock of Python's: while it runs, what it does not need is lowered, printed, built and
+    made ready.
     """
     if request.execution == "emulate":
         program, report = lowered.whole()
@@ -79,7 +80,9 @@ def _compiled(lowered: Lowered, request: CompileRequest) -> Artifact:
         program, report = lowered.whole()
         split = _split(program)
         units.add(split.kernels[len(first) :])
-        return units.artifact(split, report, host_object(split, DEVICE_CUDA))
+        host = host_object(split, DEVICE_CUDA)
+        prepare()
+        return units.artifact(split, report, host)
 
 
 def _split(program: tirx.PrimFunc) -> SplitProgram:

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,13 @@ def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
 
         return load_emulated(artifact)
     return _Module(artifact, request).entry()
+
+
+def prepare() -> None:
+    """Have ready what every kernel's loading needs, where there is a driver: the driver, the code that launches."""
+    with suppress(MissingDriverError):
+        _driver()
+        _host_functions()
 
 
 class _Module:

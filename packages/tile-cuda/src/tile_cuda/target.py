@@ -59,7 +59,8 @@ def parse_target(kind: str, options: Mapping[str, Any]) -> Target:
     >>> str(parse_target("cuda", {"arch": "sm_90"}))
     '{"kind": "cuda", "arch": "sm_90"}'
     """
-    return table().target("cuda", kind, options, name=_architecture, default=device_architecture()[0])
+    default = None if "arch" in options else device_architecture()[0]
+    return table().target("cuda", kind, options, name=_architecture, default=default)
 
 
 def _architecture(name: str) -> str:

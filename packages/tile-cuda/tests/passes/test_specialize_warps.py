@@ -181,7 +181,7 @@ def test_tiles_that_threads_read_themselves(run: Run) -> None:
 
 def test_who_gives_a_stage_back() -> None:
     """Each of four warps what threads read; the warpgroup, for all of them, what its products read."""
-    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     source = tl.compile(converted(), target=TARGET).get_kernel_source()
     counts = dict(re.findall(r"tile_mbarrier_init\(&(empty\w*)\[0\], (\d+)\)", source))
     assert counts == {"empty": "4", "empty_01": "1"}

@@ -39,6 +39,6 @@ def group_of(stmt: S.AttrStmt) -> ThreadGroup:
 
 def regions_in(body: S.Stmt) -> list[S.AttrStmt]:
     """The regions under `body`, in order. They do not nest."""
-    from tile_core.ir.visit import statements
+    from tile_core.ir.visit import collect
 
-    return [stmt for stmt in statements(body) if is_region(stmt)]
+    return [stmt for stmt in collect(body, S.AttrStmt) if is_region(stmt)]

@@ -10,7 +10,7 @@ would look up the kinds of nodes each time, `structural_mutate` the parameters o
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import tvm_ffi
@@ -132,20 +132,35 @@ def collect(root: Any, kind: Any) -> list[Any]:
 
 def statements(body: S.Stmt) -> Iterator[S.Stmt]:
     """Every statement under `body`, parents before children, in program order."""
-    yield body
-    for child in children(body):
-        yield from statements(child)
+    ahead = [body]
+    while ahead:
+        stmt = ahead.pop()
+        yield stmt
+        ahead.extend(reversed(children(stmt)))
 
 
 def children(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
     """The statements directly inside `stmt`."""
-    if isinstance(stmt, S.SeqStmt):
-        return tuple(stmt.seq)
-    if isinstance(stmt, S.For | S.While | S.AttrStmt):
-        return (stmt.body,)
-    if isinstance(stmt, S.IfThenElse):
-        return (stmt.then_case,) if stmt.else_case is None else (stmt.then_case, stmt.else_case)
-    return ()
+    found = _CHILDREN.get(type(stmt))
+    return () if found is None else found(stmt)
+
+
+def _branches(stmt: S.IfThenElse) -> tuple[S.Stmt, ...]:
+    return (stmt.then_case,) if stmt.else_case is None else (stmt.then_case, stmt.else_case)
+
+
+def _body(stmt: S.For | S.While | S.AttrStmt) -> tuple[S.Stmt, ...]:
+    return (stmt.body,)
+
+
+_CHILDREN: Mapping[type, Callable[[Any], tuple[S.Stmt, ...]]] = {
+    S.SeqStmt: lambda stmt: tuple(stmt.seq),
+    S.For: _body,
+    S.While: _body,
+    S.AttrStmt: _body,
+    S.IfThenElse: _branches,
+}
+"""By class: `isinstance` of TVM's nodes is answered in Python where the class is another one."""
 
 
 def sequence(stmts: list[S.Stmt], span: Any = None) -> S.Stmt:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import platform
@@ -94,7 +95,8 @@ def source_digest(package: str) -> str:
     digest = hashlib.sha256()
     for root in _roots(package):
         for name, path in sorted(_sources(root)):
-            content = Path(path).read_bytes()
+            with io.FileIO(path) as file:
+                content = file.readall()
             digest.update(f"{name}\0{len(content)}\0".encode())
             digest.update(content)
     return digest.hexdigest()

@@ -352,11 +352,15 @@ def _thread_dependent(launch: launch_ir.Launch) -> frozenset[ir.Var]:
                     if regions.scope(store.buffer) in PER_THREAD
                 }
             elif isinstance(stmt, S.Bind):
-                if _depends(stmt.value, found):
+                if stmt.var not in found and _depends(stmt.value, found):
                     found.add(stmt.var)
             elif isinstance(stmt, S.Evaluate):
                 found |= {buffer for buffer in behind_addresses(stmt) if regions.scope(buffer) in PER_THREAD}
-            elif isinstance(stmt, S.BufferStore) and regions.scope(stmt.buffer) in PER_THREAD:
+            elif (
+                isinstance(stmt, S.BufferStore)
+                and stmt.buffer not in found
+                and regions.scope(stmt.buffer) in PER_THREAD
+            ):
                 if _depends(stmt.value, found) or any(_depends(index, found) for index in stmt.indices):
                     found.add(stmt.buffer)
             elif isinstance(stmt, S.For | S.IfThenElse | S.While) and any(

@@ -7,11 +7,13 @@ their type's range, which any tensor of that many elements satisfies.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as P
 
@@ -38,7 +40,12 @@ class Interval:
 
 def of_dtype(node: Node) -> Interval:
     """Every value of the dtype of `node`."""
-    dtype, bits = str(node.ty.dtype), int(node.ty.dtype.bits)
+    return _of_dtype(str(node.ty.dtype))
+
+
+@functools.cache
+def _of_dtype(dtype: str) -> Interval:
+    bits = tvm_ffi.dtype(dtype).bits
     if dtype.startswith("int"):
         return Interval(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     return Interval(0, (1 << bits) - 1)
@@ -138,6 +145,9 @@ class Intervals:
         return all(found is not None and found.within(_FAR_FROM_THE_ENDS) for found in bounds)
 
     def _found(self, node: Node) -> Interval | None:
+        rule = _RULES.get(type(node))
+        if rule is not None:
+            return rule(self.of(node.a), self.of(node.b))
         if isinstance(node, tirx.IntImm):
             return Interval(int(node.value), int(node.value))
         if isinstance(node, ir.Var):
@@ -146,5 +156,4 @@ class Intervals:
             return self.of(node.value) if str(node.value.ty.dtype).startswith(("int", "uint", "bool")) else None
         if isinstance(node, P.Select):
             return self.of(node.true_value).hull(self.of(node.false_value))
-        rule = _RULES.get(type(node))
-        return None if rule is None else rule(self.of(node.a), self.of(node.b))
+        return None

@@ -109,7 +109,7 @@ def is_asynchronous(body: S.Stmt) -> bool:
 
 def is_scheduled(body: S.Stmt) -> bool:
     """Whether this pass has found the author's own synchronisation in the body of a launch."""
-    return any(is_foreign(stmt) or thread_groups.is_region(stmt) for stmt in visit.statements(body))
+    return any(is_foreign(stmt) or thread_groups.is_region(stmt) for stmt in visit.collect(body, S.AttrStmt))
 
 
 class _Lowerer:

@@ -141,6 +141,7 @@ class _Specializer:
 
     def _take(self, launch: launch_ir.Launch) -> launch_ir.Launch:
         """Work on `launch` from here on."""
+        self._found: list[Pipeline] | None = None
         views = visit.collect(launch.body, S.DeclBuffer)
         self._elsewhere = frozenset(declared.buffer for declared in views).union(*map(viewed, views))
         self._facts = index_facts(launch)
@@ -245,7 +246,10 @@ class _Specializer:
         return bool(copies) and not any(map(never_fits, copies))
 
     def _pipelines(self, launch: launch_ir.Launch) -> list[Pipeline]:
-        return find_pipelines(launch, self._parameters, self._tiles(launch), self._suits)
+        """Those of the launch that was taken last."""
+        if self._found is None:
+            self._found = find_pipelines(launch, self._parameters, self._tiles(launch), self._suits)
+        return self._found
 
     def _suits(self, copy: TensorCopy) -> bool:
         """Whether the accelerator makes a copy, wherever it begins."""
