@@ -68,7 +68,8 @@ def test_the_toolkit_is_called_and_the_arguments_are_described(monkeypatch: pyte
     monkeypatch.setattr(cann, "homes", lambda: iter((tmp_path,)))
     artifact = compile_kernel(scaled, CompileRequest(select_target("ascend")))
     assert b'extern "C" __global__ __vector__ void scaled_kernel(' in artifact.files[BINARY]
-    assert artifact.report["kernels"][0] == {"name": "scaled_kernel", "arguments": [[0, 8], [1, 8], [2, 4]]}
+    described = {"name": "scaled_kernel", "unit": "vector", "arguments": [[0, 8], [1, 8], [2, 4]]}
+    assert artifact.report["kernels"][0] == described
     calls = (tmp_path / "calls").read_text().splitlines()
     assert "--npu-arch=dav-3510" in calls[0]
     assert "-m aicorelinux -Ttext=0 -static" in calls[1]

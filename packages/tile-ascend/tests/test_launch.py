@@ -38,7 +38,7 @@ class Runtime:
         def call(*arguments: Any) -> int:
             self.calls.append((name, arguments))
             if name == "aclGetDeviceCapability":
-                arguments[2]._obj.value = self.cores
+                arguments[2]._obj.value = self.cores if arguments[1] == 1 else self.cores // 2
             return 7 if name == self.failing else 0
 
         return Function(call)
@@ -53,9 +53,10 @@ def binary(monkeypatch: pytest.MonkeyPatch) -> Any:
     npu = SimpleNamespace(device=lambda number: contextlib.nullcontext(), current_stream=lambda number: stream)
     monkeypatch.setattr(torch, "npu", npu, raising=False)
 
-    def make(acl: Runtime) -> Any:
+    def make(acl: Runtime, unit: str = "vector") -> Any:
         monkeypatch.setattr(cann, "runtime", lambda: acl)
-        return runtime._Binary(Artifact({runtime.BINARY: b"elf"}, report={"symbol": "first", "kernels": KERNELS}))
+        kernels = [{**kernel, "unit": unit} for kernel in KERNELS]
+        return runtime._Binary(Artifact({runtime.BINARY: b"elf"}, report={"symbol": "first", "kernels": kernels}))
 
     return make
 
@@ -88,6 +89,14 @@ def test_a_binary_is_loaded_once_a_device_for_vector_cores(binary: Any) -> None:
     option = options._obj.options[0]
     assert (options._obj.count, option.type, option.value[0]) == (1, 2, 0x41415246)
     assert [call[1].value for call in acl.called("aclrtLaunchKernelWithHostArgs")] == [4, 4]
+
+
+def test_a_kernel_of_the_cube_unit_is_for_as_many_ai_cores(binary: Any) -> None:
+    acl = Runtime(cores=64)
+    made, arguments = binary(acl, "cube"), cells(*ARGUMENTS)
+    assert made._launch(None, 0, ctypes.addressof(arguments), 50, 1, 1, 0) == 0
+    assert acl.called("aclrtBinaryLoadFromData")[0][2]._obj.options[0].value[0] == 0x43554245
+    assert acl.called("aclrtLaunchKernelWithHostArgs")[0][1].value == 32
 
 
 @pytest.mark.parametrize(

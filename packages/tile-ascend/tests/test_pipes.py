@@ -9,7 +9,7 @@ import torch
 
 import tile_core as tl
 from tile_ascend import launches, pipes
-from tile_ascend.programs import Branch, Loop, Step, Wait
+from tile_ascend.steps import Branch, Loop, Step, Wait
 from tile_core import errors
 
 FOUND = (errors.EmulatedRaceError, errors.EmulatedFenceError, errors.EmulatedUnwrittenError, errors.EmulatedCopyError)

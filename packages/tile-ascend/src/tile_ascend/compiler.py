@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile_ascend.bisheng import compile_binary
+from tile_ascend.cube import is_for_cube
 from tile_ascend.printer import ASCEND_C
 from tile_ascend.runtime import BINARY
 from tile_ascend.target import capabilities
@@ -56,13 +57,14 @@ def _emulated(target: Target) -> EmulatedLanguage:
 
 
 def _described(program: SplitProgram, functions: list[PrintedFunction]) -> list[dict[str, object]]:
-    """What `runtime.py` launches: names, and of each argument the number of its cell and its bytes."""
+    """What `runtime.py` launches: names, units, and of each argument the number of its cell and its bytes."""
     return [
         {
             "name": function.name,
+            "unit": "cube" if is_for_cube(kernel.func.body) else "vector",
             "arguments": [[parameter.position, _size(parameter)] for parameter in function.parameters],
         }
-        for _kernel, function in zip(program.kernels, functions, strict=True)
+        for kernel, function in zip(program.kernels, functions, strict=True)
     ]
 
 

@@ -19,10 +19,12 @@ from tvm import ir
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
+from tile_ascend.cube import MEMORIES
 from tile_ascend.passes.note_grid import without_notes
 from tile_ascend.pipes import with_waits
-from tile_ascend.programs import Branch, Copy, Declaration, Function, Loop, Step, Wait
+from tile_ascend.programs import has_copies
 from tile_ascend.programs import program as core_program
+from tile_ascend.steps import Branch, Copy, Declaration, Function, Instruction, Loop, Step, Wait, instructions_of
 from tile_core.ir import regions, visit
 from tile_core.printer.expressions import place
 from tile_core.printer.precedence import DIV, MOD, MUL, Code, call
@@ -47,10 +49,24 @@ def print_launch(printer: Printer, launch: Launch) -> None:
         raise printer.unprintable(f"clusters of blocks, cluster_dims={launch.cluster_dims}")
     launch = replace(launch, body=without_notes(launch.body))
     printer.line("asc_init();")
+    steps = with_waits(core_program(launch))
+    _buffers_of_cube(printer, steps)
     program = _Program(printer, launch)
     with _blocks(printer, launch, program):
-        program.steps(with_waits(core_program(launch)))
+        for name in dict.fromkeys(begin for step in instructions_of(steps) for begin in step.begins):
+            printer.line(f"bool {name} = false;")
+        program.steps(steps)
     printer.line("asc_sync_pipe(PIPE_ALL);")
+
+
+def _buffers_of_cube(printer: Printer, steps: Sequence[Step]) -> None:
+    """The memories of the Cube unit, as large as the steps need them."""
+    sizes = dict.fromkeys(MEMORIES, 0)
+    for step in instructions_of(steps):
+        for memory in (access.memory for access in step.touches if isinstance(access.memory, tuple)):
+            sizes[memory[0]] = max(sizes[memory[0]], memory[2])
+    if any(sizes.values()):
+        printer.line(f"TILE_CUBE_BUFFERS({', '.join(map(str, sizes.values()))});")
 
 
 class _Program:
@@ -63,9 +79,11 @@ class _Program:
             printer.line(f"TILE_UNIFIED_BUFFER({launch.shared_bytes});")
             self.names[SHARED] = f"{printer.pointer(regions.SHARED[0], 'unsigned char')} {SHARED}"
         self._functions = 0
+        self.uses_cube = has_copies(launch.body)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Function: self._function,
             Copy: self._copy,
+            Instruction: self._instruction,
             Declaration: self._declaration,
             Loop: self._loop,
             Branch: self._branch,
@@ -135,6 +153,11 @@ class _Program:
         self._printer.line(f"asc_sync_notify({event});")
         self._printer.line(f"asc_sync_wait({event});")
 
+    def _instruction(self, step: Instruction) -> None:
+        address = "" if step.address is None else place(self._printer, step.address).text
+        for text in step.calls:
+            self._printer.line(f"{text.replace('{}', address)};")
+
     def _copy(self, step: Copy) -> None:
         """One call of an engine, in bytes. Nothing is known of what caches should keep: mode 0."""
         printer, attrs = self._printer, step.call.attrs
@@ -185,5 +208,5 @@ def _blocks(printer: Printer, launch: Launch, program: _Program) -> Iterator[Non
                 program.names[name] = f"{type_name} {name}"
             rest = DIV.join(rest, extent)
         yield
-        if launch.shared_bytes:
+        if launch.shared_bytes or program.uses_cube:
             printer.line("asc_sync_pipe(PIPE_ALL);")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tile_ascend.passes.note_grid import NoteGrid
 from tile_ascend.passes.use_copy_engines import UseCopyEngines
+from tile_ascend.passes.use_cube import UseCube
 from tile_core.passes.pipeline import insert_after
 from tile_core.passes.threads import thread_edits
 from tile_core.printer.simt import NATIVE
@@ -22,6 +23,6 @@ def edits(_target: Target) -> tuple[Edit, ...]:
     """The edits for any Ascend target."""
     return (
         *thread_edits(NATIVE, stored=STORED),
-        insert_after("group_threads", UseCopyEngines()),
+        insert_after("group_threads", UseCube(), UseCopyEngines()),
         insert_after("name_parameters", NoteGrid()),
     )

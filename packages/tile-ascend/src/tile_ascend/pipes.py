@@ -1,11 +1,12 @@
 """What makes the pipes of a core wait for each other.
 
-The units of a core take their work from queues of their own, the pipes: the vector unit, which runs SIMT functions (V),
-and the engines that load (MTE2) and store (MTE3). Nothing orders two pipes but events: one pipe notifies another, which
-waits. Work of one pipe begins in order, but an engine's copy may begin before the last one has ended.
+The units of a core take their work from queues of their own, the pipes: the vector unit, which runs SIMT functions
+(V), the engines that load (MTE2) and store (MTE3), the Cube unit (M), and the engines that bring its operands (MTE1)
+and take its results (FIX). Nothing orders two pipes but events: one pipe notifies another, which waits. Work of one
+pipe begins in order, but may begin before the last one has ended.
 
 A forward walk keeps, for each pair of pipes, what the one has touched that the other does not know to be done. Work
-that would touch the same bytes of the unified buffer, or the same tensor, gets a wait before it. A loop is walked until
+that would touch the same bytes of a memory, or the same tensor, gets a wait before it. A loop is walked until
 nothing changes: what an iteration leaves meets the next. Notice and wait stand together, so that each is met by the
 other whatever way control flow takes.
 
@@ -18,38 +19,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from tvm import ir
 from tvm.tirx import stmt as S
 from tvm.tirx.buffer import is_buffer_var
 
 from tile_ascend.passes.engine_copies import bytes_of_tile
-from tile_ascend.programs import Branch, Copy, Function, Loop, Program, Step, Wait
+from tile_ascend.steps import Access, Branch, Copy, Function, Instruction, Loop, Memory, Program, Step, Wait
 from tile_core.ir import regions, visit
 from tile_core.ir.regions import constant
 from tile_core.passes.accesses import strides
 
 V, MTE2, MTE3, ALL = "V", "MTE2", "MTE3", "ALL"
-PIPES = (V, MTE2, MTE3)
+PIPES = (V, MTE2, MTE3, "MTE1", "M", "FIX")
 EVENTS = 8
-_Memory: TypeAlias = "tuple[int, int] | ir.Var"
-"""Bytes of the unified buffer, from the first to behind the last, or a tensor."""
-
-
-@dataclass(frozen=True)
-class _Access:
-    memory: _Memory
-    writes: bool
-
-    def conflicts(self, other: _Access) -> bool:
-        if not (self.writes or other.writes):
-            return False
-        if isinstance(self.memory, tuple) and isinstance(other.memory, tuple):
-            return self.memory[0] < other.memory[1] and other.memory[0] < self.memory[1]
-        return bool(self.memory == other.memory)
-
-
+UNIFIED = "ub"
 _Pair = tuple[str, str]
 _T = TypeVar("_T")
 
@@ -58,7 +43,7 @@ _T = TypeVar("_T")
 class _State:
     """By pair of pipes: what the first has touched since the second last waited for it, and the events in use."""
 
-    pending: dict[_Pair, frozenset[_Access]] = field(default_factory=dict)
+    pending: dict[_Pair, frozenset[Access]] = field(default_factory=dict)
     events: dict[_Pair, frozenset[int]] = field(default_factory=dict)
 
     def __or__(self, other: _State) -> _State:
@@ -92,7 +77,7 @@ class _Placer:
             return [Branch(step.stmt, then, otherwise)], after | other
         if isinstance(step, Loop):
             return self._loop(step, state)
-        if not isinstance(step, Function | Copy):
+        if not isinstance(step, Function | Copy | Instruction) or (isinstance(step, Instruction) and not step.touches):
             return [step], state
         pipe, accesses = self._work(step)
         waits, state = _waited(state, pipe, accesses)
@@ -110,12 +95,14 @@ class _Placer:
                 return [Loop(step.stmt, body)], entry
             entry = joined
 
-    def _work(self, step: Function | Copy) -> tuple[str, frozenset[_Access]]:
+    def _work(self, step: Function | Copy | Instruction) -> tuple[str, frozenset[Access]]:
         """The pipe of a step, and what it touches."""
+        if isinstance(step, Instruction):
+            return step.pipe, step.touches
         if isinstance(step, Function):
             return V, frozenset(access for stmt in step.stmts for access in self._touched(stmt))
         first, last = self._bytes(step)
-        tile, tensor = _Access((first, last), step.loads), _Access(step.tensor.source, not step.loads)
+        tile, tensor = Access((UNIFIED, first, last), step.loads), Access(step.tensor.source, not step.loads)
         return (MTE2 if step.loads else MTE3), frozenset({tile, tensor})
 
     def _bytes(self, copy: Copy) -> tuple[int, int]:
@@ -126,7 +113,7 @@ class _Placer:
         first = start + flat * int(tile.source.dtype.bits) // 8
         return first, first + bytes_of_tile(copy.call)
 
-    def _touched(self, stmt: S.Stmt) -> set[_Access]:
+    def _touched(self, stmt: S.Stmt) -> set[Access]:
         """Every buffer that a statement mentions counts as written where it might be."""
         roots = self._program.roots
         loaded = {roots.get(load.source, load.source) for load in visit.collect(stmt, ir.TensorLoad)}
@@ -139,15 +126,16 @@ class _Placer:
             for load in visit.collect(call, ir.TensorLoad)
         }
         written = stored | called | (mentioned - loaded)
-        return {_Access(memory, var in written) for var in mentioned if (memory := self._memory(var)) is not None}
+        return {Access(memory, var in written) for var in mentioned if (memory := self._memory(var)) is not None}
 
-    def _memory(self, var: ir.Var) -> _Memory | None:
+    def _memory(self, var: ir.Var) -> Memory | None:
         if regions.scope(var) == regions.GLOBAL:
             return var
-        return self._program.spans.get(var)
+        span = self._program.spans.get(var)
+        return None if span is None else (UNIFIED, *span)
 
 
-def _waited(state: _State, pipe: str, accesses: frozenset[_Access]) -> tuple[list[Step], _State]:
+def _waited(state: _State, pipe: str, accesses: frozenset[Access]) -> tuple[list[Step], _State]:
     """The waits of `pipe` before it does work that touches `accesses`; for itself last, since others may know of it."""
     waits: list[Step] = []
     for before in sorted(PIPES, key=pipe.__eq__):
@@ -166,7 +154,7 @@ def _after(state: _State, before: str, pipe: str, event: int) -> _State:
     """Behind the wait, `pipe` knows of its own work and that of others what `before` knew."""
     pending, events = dict(state.pending), dict(state.events)
     for other in PIPES:
-        known_by = frozenset[_Access]() if other == before else pending.get((other, before), frozenset())
+        known_by = frozenset[Access]() if other == before else pending.get((other, before), frozenset())
         pending[other, pipe] = pending.get((other, pipe), frozenset()) & known_by
     if before != pipe:
         events[before, pipe] = events.get((before, pipe), frozenset()) | {event}

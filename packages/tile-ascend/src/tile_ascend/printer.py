@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tile_ascend import exchanges
+from tile_ascend.cube import is_for_cube
 from tile_ascend.launches import print_launch
 from tile_core.ir import regions
 from tile_core.printer import messages
@@ -30,7 +31,7 @@ WORDS = Words(
     copy_bytes="__builtin_memcpy",
     fence="asc_threadfence()",
     warp="32u",
-    kernel='extern "C" __global__ __vector__ void {name}({parameters})',
+    kernel='extern "C" __global__ {unit} void {name}({parameters})',
     inline="__simt_callee__ inline",
     spaces={regions.GLOBAL: GLOBAL, **dict.fromkeys(regions.SHARED, UNIFIED)},
 )
@@ -44,6 +45,12 @@ PRELUDE = """\
 #include "simt_api/math_functions.h"
 // The part of the unified buffer in which the tiles of a kernel lie.
 #define TILE_UNIFIED_BUFFER(bytes) __ubuf__ alignas(128) unsigned char tile_shared[bytes]
+// The memories of the Cube unit.
+#define TILE_CUBE_BUFFERS(l1, l0a, l0b, l0c)             \\
+  __cbuf__ alignas(512) unsigned char tile_l1[l1];       \\
+  __ca__ alignas(512) unsigned char tile_l0a[l0a];       \\
+  __cb__ alignas(512) unsigned char tile_l0b[l0b];       \\
+  __cc__ alignas(512) unsigned char tile_l0c[l0c]
 typedef uint32_t tile_uint2 __attribute__((ext_vector_type(2)));
 typedef uint32_t tile_uint4 __attribute__((ext_vector_type(4)));
 #else
@@ -122,4 +129,5 @@ ASCEND_C = replace(
     _SIMT,
     types={dtype: name for dtype, name in _SIMT.types.items() if dtype != "float64"},
     launch=print_launch,
+    unit=lambda kernel: "__cube__" if is_for_cube(kernel.func.body) else "__vector__",
 )

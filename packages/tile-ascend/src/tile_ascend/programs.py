@@ -1,19 +1,20 @@
-"""The program of a core, as data: SIMT functions, copies by engines, and the control flow around them.
+"""Reads the program of a core from the body of a launch.
 
-`program` reads it from the body of a launch; `pipes.py` adds what makes pipes wait, `launches.py` prints it.
+`pipes.py` adds what makes pipes wait, `launches.py` prints it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm import ir
 from tvm.tirx import stmt as S
 
+from tile_ascend.cube import CUBE_CALLS, instructions
 from tile_ascend.passes.engine_copies import ENGINE_COPY
 from tile_ascend.passes.segments import flat
+from tile_ascend.steps import Branch, Copy, Declaration, Function, Loop, Program, Step
 from tile_core.ir import regions, visit
 from tile_core.ir.alignment import IS_ALIGNED
 from tile_core.ir.views import view_roots
@@ -26,84 +27,9 @@ if TYPE_CHECKING:
     from tile_core.ir.launch import Launch
 
 
-@dataclass
-class Function:
-    """Statements that the threads of a SIMT function carry out."""
-
-    stmts: list[S.Stmt]
-
-
-@dataclass
-class Copy:
-    """A copy by an engine."""
-
-    call: ir.Call
-    span: Any
-
-    @property
-    def loads(self) -> bool:
-        """Whether it brings a tile."""
-        return bool(self.call.attrs["loads"])
-
-    @property
-    def tile(self) -> ir.TensorLoad:
-        """The first element of the tile."""
-        return self.call.args[0].args[0]
-
-    @property
-    def tensor(self) -> ir.TensorLoad:
-        """The first element of the tensor."""
-        return self.call.args[1].args[0]
-
-
-@dataclass
-class Declaration:
-    """A tile, or a name for a number."""
-
-    stmt: S.AllocBuffer | S.Bind
-
-
-@dataclass
-class Loop:
-    """A loop of the core's program."""
-
-    stmt: S.For
-    body: list[Step]
-
-
-@dataclass
-class Branch:
-    """A branch of the core's program."""
-
-    stmt: S.IfThenElse
-    then: list[Step]
-    otherwise: list[Step]
-
-
-@dataclass
-class Wait:
-    """Pipe `after` waits for what pipe `before` has begun, by an event; one pipe waits for itself, `ALL` for all."""
-
-    before: str
-    after: str
-    event: int = 0
-
-
-Step = Function | Copy | Declaration | Loop | Branch | Wait
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a core does for one block, and the bytes of the unified buffer at which each tile lies."""
-
-    steps: list[Step]
-    spans: Mapping[ir.Var, tuple[int, int]] = field(default_factory=dict)
-    roots: Mapping[ir.Var, ir.Var] = field(default_factory=dict)
-
-
 def has_copies(stmt: S.Stmt) -> bool:
-    """Whether a statement holds a copy by an engine."""
-    return any(called(call) == ENGINE_COPY for call in visit.collect(stmt, ir.Call))
+    """Whether a statement holds work of an engine or of the Cube unit."""
+    return any(called(call) in (ENGINE_COPY, *CUBE_CALLS) for call in visit.collect(stmt, ir.Call))
 
 
 def program(launch: Launch) -> Program:
@@ -140,6 +66,8 @@ class _Reader:
             if called(stmt) == ENGINE_COPY:
                 close()
                 steps.append(Copy(stmt.value, stmt.span))
+            elif called(stmt) in CUBE_CALLS:
+                steps += instructions(stmt.value, stmt.span)
             elif isinstance(stmt, S.AllocBuffer) and regions.scope(stmt.buffer) in regions.SHARED:
                 steps.append(Declaration(stmt))
             elif isinstance(stmt, S.Bind) and self._is_computed(stmt):

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 BINARY = "kernel.bin"
 _CELL_BYTES, _VALUE = 16, 8
-# `acl_rt.h`: the option that says which cores a binary is for, and its value for vector cores; `acl_base.h`: a count.
-_OPTION_MAGIC, _MAGIC_VECTOR_CORE = 2, 0x41415246
-_VECTOR_CORES = 1
+# `acl_rt.h`: the option that says which cores a binary is for, and its values for AI cores and for vector cores alone.
+_OPTION_MAGIC, _MAGIC_AI_CORE, _MAGIC_VECTOR_CORE = 2, 0x43554245, 0x41415246
+_COUNTS = {"cube": 0, "vector": 1}
+"""`acl_base.h`: which number of the device says how many cores have a unit."""
 _FUNCTION = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.c_void_p,
@@ -87,7 +88,7 @@ class _Binary:
         self._artifact, self._acl = artifact, cann.runtime()
         self._acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
         self._functions: dict[tuple[int, int], ctypes.c_void_p] = {}
-        self._cores: dict[int, int] = {}
+        self._cores: dict[tuple[int, str], int] = {}
         self._record = _Launcher(_FUNCTION(self._launch), None)
         self._status = 0
         _loaded.append(self)
@@ -131,7 +132,7 @@ class _Binary:
             return int(
                 self._acl.aclrtLaunchKernelWithHostArgs(
                     self._functions[device, number],
-                    ctypes.c_uint32(min(blocks, self._cores[device])),
+                    ctypes.c_uint32(min(blocks, self._cores[device, described["unit"]])),
                     stream,
                     None,
                     record,
@@ -143,16 +144,18 @@ class _Binary:
 
     def _load(self, device: int) -> int:
         """Load the binary on the current device; a status of the runtime."""
-        content, binary, cores = self._artifact.files[BINARY], ctypes.c_void_p(), ctypes.c_int64()
-        option = _Option(_OPTION_MAGIC, (ctypes.c_uint32 * 4)(_MAGIC_VECTOR_CORE))
-        options = _Options(ctypes.pointer(option), 1)
-        if status := self._acl.aclGetDeviceCapability(ctypes.c_uint32(device), _VECTOR_CORES, ctypes.byref(cores)):
-            return int(status)
-        size = ctypes.c_size_t(len(content))
+        kernels, content = self._artifact.report["kernels"], self._artifact.files[BINARY]
+        for unit, number in _COUNTS.items():
+            cores = ctypes.c_int64()
+            if status := self._acl.aclGetDeviceCapability(ctypes.c_uint32(device), number, ctypes.byref(cores)):
+                return int(status)
+            self._cores[device, unit] = max(1, cores.value)
+        magic = _MAGIC_AI_CORE if any(kernel["unit"] == "cube" for kernel in kernels) else _MAGIC_VECTOR_CORE
+        option = _Option(_OPTION_MAGIC, (ctypes.c_uint32 * 4)(magic))
+        options, binary, size = _Options(ctypes.pointer(option), 1), ctypes.c_void_p(), ctypes.c_size_t(len(content))
         if status := self._acl.aclrtBinaryLoadFromData(content, size, ctypes.byref(options), ctypes.byref(binary)):
             return int(status)
-        self._cores[device] = max(1, cores.value)
-        for number, described in enumerate(self._artifact.report["kernels"]):
+        for number, described in enumerate(kernels):
             function, name = ctypes.c_void_p(), str(described["name"]).encode()
             if status := self._acl.aclrtBinaryGetFunction(binary, name, ctypes.byref(function)):
                 return int(status)

@@ -48,13 +48,7 @@ class EngineCopy:
 
     def inside(self) -> list[ir.Expr]:
         """What must hold for the copied box to lie within the tensor."""
-        found: list[ir.Expr] = []
-        for axis, extent in zip(self.tensor.region.region, self.tensor.buffer.shape, strict=True):
-            start, end = axis.min, axis.min + axis.extent
-            found.append(E.LE(E.IntImm(start.ty, 0), start))
-            wide = extent if str(extent.ty.dtype) == str(end.ty.dtype) else extent.astype(str(end.ty.dtype))
-            found.append(E.LE(end, wide))
-        return found
+        return inside(self.tensor)
 
     def to_stmt(self) -> S.Stmt:
         """The call that stands for it."""
@@ -69,6 +63,33 @@ class EngineCopy:
         addresses = [_address(self.tile), _address(self.tensor)]
         made = ir.Call(tile_op(ENGINE_COPY), addresses, attrs=attrs, ret_ty="void", span=self.call.span)
         return S.Evaluate(made, self.call.span)
+
+
+def inside(tensor: Tile) -> list[ir.Expr]:
+    """What must hold for a region to lie within its tensor."""
+    found: list[ir.Expr] = []
+    for axis, extent in zip(tensor.region.region, tensor.buffer.shape, strict=True):
+        start, end = axis.min, axis.min + axis.extent
+        found.append(E.LE(E.IntImm(start.ty, 0), start))
+        wide = extent if str(extent.ty.dtype) == str(end.ty.dtype) else extent.astype(str(end.ty.dtype))
+        found.append(E.LE(end, wide))
+    return found
+
+
+def box(tensor: Tile, tile: Tile) -> tuple[int, int, int] | None:
+    """Elements from a row of a tensor's region to the next, rows and columns, for a tile of two axes."""
+    axes = [list(significant(side.extents)) for side in (tensor, tile)]
+    extents = [
+        [regions.constant(side.extents[axis]) for axis in found]
+        for side, found in zip((tensor, tile), axes, strict=True)
+    ]
+    if [len(found) for found in axes] != [2, 2] or extents[0] != extents[1] or None in extents[0]:
+        return None
+    steps = [regions.constant(step) for step in strides(tensor.buffer)]
+    stride, unit = (steps[axis] for axis in axes[0])
+    if stride is None or unit != 1:
+        return None
+    return stride, extents[0][0] or 0, extents[0][1] or 0
 
 
 def engine_copy(call: OpCall) -> EngineCopy | None:

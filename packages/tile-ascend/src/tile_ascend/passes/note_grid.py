@@ -1,7 +1,7 @@
-"""A kernel computes the extents of its grid, since its cores walk over the blocks: so its body has to mention them.
+"""Cores walk over the blocks of a grid, so a kernel computes the extents of its grid, and its body has to mention them.
 
-A kernel computes the extents of its grid, since its cores walk over the blocks, so its body has to mention them.
-`launches.py` takes it off.
+What only the host needs is no parameter of a kernel. An attribute around the body names each extent that is no
+constant; `launches.py` takes it off.
 """
 
 from __future__ import annotations

@@ -133,6 +133,7 @@ class Language:
     * `element`: prints an element of a buffer in place of `name[offset]`; `place`: the address of an element for an
       operation that accounts for its accesses itself, in place of `&name[offset]`.
     * `wraps_stored`: integers that overflow are computed as unsigned ones also where they are only stored.
+    * `unit`: what `{unit}` stands for in the head of a kernel, where kernels are for different units of a processor.
     * `descriptor`: the declaration of a parameter that is a descriptor, with `{name}`, and the snippet of its type.
     * `parameter`: declares any other parameter, in place of `type* name`; `built_in`: what a kernel declares behind its
       parameters, for the device to fill in.
@@ -160,6 +161,7 @@ class Language:
     descriptor: tuple[str, str] | None = None
     parameter: ParameterHandler | None = None
     built_in: tuple[str, ...] = ()
+    unit: Callable[[Any], str] | None = None
     snippets: Mapping[str, Snippet] = field(default_factory=dict)
     type_snippets: Mapping[str, str] = field(default_factory=dict)
     helpers: tuple[Helper, ...] = ()

@@ -148,6 +148,7 @@ def print_kernel(
     threads, blocks = str(prod(kernel.threads)), kernel.options.get("min_blocks_per_sm")
     head = language.function.replace("{threads}", threads)
     head = head.replace("{bounds}", threads if blocks is None else f"{threads}, {blocks}")
+    head = head.replace("{unit}", language.unit(kernel)) if language.unit is not None else head
     language = language.extend(language.name, function=head, loads=_hinted(kernel.options, language))
     printed = print_function(kernel.func, language, target=target, source_lines=source_lines)
     return replace(printed, header=(*printed.header, kernel.prelude)) if kernel.prelude.strip() else printed

@@ -47,6 +47,7 @@ void asc_vf_call(dim3, Arguments... arguments) {
 }
 
 #include "ascend_pipes.h"
+#include "ascend_cube.h"
 
 // Fibres switch only where they wait: memory is coherent without fences.
 #define asc_syncthreads() tile::barrier()

@@ -10,23 +10,25 @@ enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5,
 
 namespace tile {
 
-constexpr unsigned kPipes = PIPE_ALL, kEvents = 8, kBlockBytes = 32, kMostCopies = 64;
+constexpr unsigned kPipes = PIPE_ALL, kEvents = 8, kBlockBytes = 32, kMostAccesses = 128;
 
 struct Event {
   bool is_set = false;
   uint32_t at[kPipes] = {};  // how far the pipe that notified knew each to be
   uint32_t waited = 0;       // how far the pipe that waited last had come
 };
-struct PipeCopy {
+// What a pipe has touched: bytes of a memory of the core, or of a tensor.
+struct PipeAccess {
   pipe_t pipe;
   uint32_t time;
-  const unsigned char *tile, *tile_end, *tensor, *tensor_end;
+  const unsigned char *first, *end;
+  bool writes;
 };
 struct Pipes {
   uint32_t known[kPipes][kPipes] = {};  // of each pipe, what it knows of each; of itself, how far it has come
   uint32_t done[kPipes] = {};           // of each pipe, what it knows to be done of its own
   Event events[kPipes][kPipes][kEvents];
-  PipeCopy copies[kMostCopies];
+  PipeAccess accesses[kMostAccesses];
   unsigned count = 0;
 };
 inline Pipes pipes;
@@ -47,40 +49,43 @@ inline void meet_all_pipes() {
   pipes = Pipes{};
 }
 
-// Whether every pipe knows that a copy is done.
-inline bool is_known_to_all(const PipeCopy& copy) {
-  for (unsigned pipe = 0; pipe < kPipes; ++pipe) {
-    const uint32_t known = pipe == copy.pipe ? pipes.done[pipe] : pipes.known[pipe][copy.pipe];
-    if (copy.time > known && (pipe == PIPE_MTE2 || pipe == PIPE_MTE3)) return false;
-  }
-  return true;
+// Whether a pipe knows that an access is over; of its own, what it has waited for.
+inline bool knows(unsigned pipe, const PipeAccess& access) {
+  const uint32_t known = pipe == access.pipe ? pipes.done[pipe] : pipes.known[pipe][access.pipe];
+  return access.time <= known;
 }
 
-// Makes room for one copy more: nobody has to wait for those that all engines know of, then the oldest goes.
-inline void forget_known_copies() {
-  if (pipes.count < kMostCopies) return;
+// Makes room for one access more: nobody has to wait for those that all engines know of, then the oldest goes.
+inline void forget_known_accesses() {
+  if (pipes.count < kMostAccesses) return;
   unsigned kept = 0;
-  for (unsigned at = 0; at < pipes.count; ++at)
-    if (!is_known_to_all(pipes.copies[at])) pipes.copies[kept++] = pipes.copies[at];
-  const unsigned oldest = kept == kMostCopies ? 1 : 0;
-  for (unsigned at = oldest; at < kept; ++at) pipes.copies[at - oldest] = pipes.copies[at];
+  for (unsigned at = 0; at < pipes.count; ++at) {
+    const PipeAccess access = pipes.accesses[at];
+    if (!knows(PIPE_MTE2, access) || !knows(PIPE_MTE3, access)) pipes.accesses[kept++] = access;
+  }
+  const unsigned oldest = kept == kMostAccesses ? 1 : 0;
+  for (unsigned at = oldest; at < kept; ++at) pipes.accesses[at - oldest] = pipes.accesses[at];
   pipes.count = kept - oldest;
 }
 
-// A pipe has come to a copy: whatever another engine, or an earlier copy of its own, does to the same bytes must be over.
-inline void note_copy(const Spot& tile, PipeCopy copy) {
+// A pipe has come to work: what another pipe, or earlier work of its own, does to the same bytes must be over.
+inline void note_access(PipeAccess access) {
   for (unsigned at = 0; at < pipes.count; ++at) {
-    const PipeCopy& other = pipes.copies[at];
-    const bool meet_in_tile = copy.tile < other.tile_end && other.tile < copy.tile_end;
-    const bool meet_in_tensor = copy.tensor < other.tensor_end && other.tensor < copy.tensor_end;
-    const bool loads = copy.pipe == PIPE_MTE2, other_loads = other.pipe == PIPE_MTE2;
-    if (!(meet_in_tile && (loads || other_loads)) && !(meet_in_tensor && (!loads || !other_loads))) continue;
-    const uint32_t known = other.pipe == copy.pipe ? pipes.done[copy.pipe] : pipes.known[copy.pipe][other.pipe];
-    if (other.time > known) refuse_copy(tile, ", which another copy touches that its pipe has not waited for");
+    const PipeAccess& other = pipes.accesses[at];
+    const bool meet = access.first < other.end && other.first < access.end;
+    if (meet && (access.writes || other.writes) && !knows(access.pipe, other))
+      stop(Fault::kCopy, "touches what other work touches for which its pipe has not waited");
   }
-  forget_known_copies();
-  copy.time = ++pipes.known[copy.pipe][copy.pipe];
-  pipes.copies[pipes.count++] = copy;
+  access.time = ++pipes.known[access.pipe][access.pipe];
+  for (unsigned at = 0; at < pipes.count; ++at) {
+    PipeAccess& other = pipes.accesses[at];
+    if (other.pipe != access.pipe || other.writes != access.writes || other.first != access.first || other.end != access.end)
+      continue;
+    other.time = access.time;
+    return;
+  }
+  forget_known_accesses();
+  pipes.accesses[pipes.count++] = access;
 }
 
 inline void copy_box(pipe_t pipe, const Spot& tile, const Spot& tensor, unsigned rows, unsigned row_bytes,
@@ -91,8 +96,10 @@ inline void copy_box(pipe_t pipe, const Spot& tile, const Spot& tensor, unsigned
     refuse_copy(tile, " rows that are not whole blocks of 32 bytes");
   const bool loads = pipe == PIPE_MTE2;
   const size_t last = rows - 1;
-  note_copy(tile, {pipe, 0, tile.address, tile.address + last * tile_stride + row_bytes, tensor.address,
-                   tensor.address + last * tensor_stride + row_bytes});
+  const unsigned char* const tile_end = tile.address + last * tile_stride + row_bytes;
+  const unsigned char* const tensor_end = tensor.address + last * tensor_stride + row_bytes;
+  note_access({pipe, 0, tile.address, tile_end, loads});
+  note_access({pipe, 0, tensor.address, tensor_end, !loads});
   copy_begin(loads ? CopyKind::kToShared : CopyKind::kFromShared, tile);
   for (unsigned row = 0; row < rows; ++row) {
     unsigned char *here = tile.address + row * size_t{tile_stride}, *there = tensor.address + row * tensor_stride;
