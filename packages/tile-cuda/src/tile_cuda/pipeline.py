@@ -25,6 +25,7 @@ from tile_cuda.passes.schedule_tiles import ScheduleTiles
 from tile_cuda.passes.specialize_warps import SpecializeWarps
 from tile_cuda.passes.stage_results import StageResults
 from tile_cuda.passes.use_tensor_memory import UseTensorMemory
+from tile_cuda.passes.widen_nibbles import WidenNibbles
 from tile_cuda.target import capabilities
 
 if TYPE_CHECKING:
@@ -53,6 +54,6 @@ def edits(target: Target) -> tuple[Edit, ...]:
             StageResults(units),
             LowerTensorMemory(units),
         ),
-        insert_after("partition_loops", PlaceTensorMemory()),
+        insert_after("partition_loops", PlaceTensorMemory(), WidenNibbles()),
         insert_after("insert_barriers", AssignRoles(), ScheduleTiles()),
     )

@@ -38,9 +38,9 @@ from tile_core.ir.spans import from_tvm
 from tile_core.ops import OPS
 from tile_core.ops.atomic import address, rmw
 from tile_core.ops.base import LowerContext, OpCall, op_name, view
-from tile_core.ops.build import Tile, cast, parallel
+from tile_core.ops.build import Tile, cast
 from tile_core.ops.fill import FILL
-from tile_core.ops.gemm import GEMM, transposed
+from tile_core.ops.gemm import GEMM
 from tile_core.passes.base import PassContext
 from tile_core.passes.carried_types import NARROW, SIXES, CarriedValues
 from tile_core.passes.coded_tiles import CodedOperands, Form, no_forms, packed_units
@@ -49,6 +49,7 @@ from tile_core.passes.lower_tile_ops import with_span
 from tile_core.passes.nests import LAYOUT, is_parallel
 from tile_core.passes.packed_tiles import PackedTiles, narrow, uses_narrow_types
 from tile_core.passes.paired_stores import Pairing
+from tile_core.passes.staged_operands import STAGED, along_k, halves, is_turned, product_dtype, run_of
 
 STATE = "pack_narrow"
 """Key of the tensors that became bytes, by the bytes' variable."""
@@ -305,6 +306,7 @@ class _Rewriter(CarriedValues):
         dtypes = {side: DType(str(call.region(side).source.dtype)) for side in "ab"}
         args, attrs, before = {name: self._operand(value, mutator) for name, value in call.args.items()}, call.attrs, []
         forms = self._forms(call, self._threads, self._context.options)
+        run = run_of(call, {side: self._bytes_along_k(call, side) is not None for side in "ab"})
         for side, dtype in dtypes.items():
             if side in forms:
                 attrs = {**attrs, f"codes_{side}": str(dtype)}
@@ -313,20 +315,35 @@ class _Rewriter(CarriedValues):
                     attrs = {**attrs, f"units_{side}": 1, f"transpose_{side}": int(side == "b")}
                     before.append(fill)
                 continue
-            wide = _product_dtype(*dtypes.values()) if dtype in NARROW else dtype
+            wide = product_dtype(*dtypes.values()) if dtype in NARROW else dtype
             if str(args[side].source.dtype) == wide.tvm and call.region(side).source not in self._tiles:
                 continue
-            tile, copy = _along_k(call, side, wide)
+            tile, fill = self._along_k(call, side, wide, run, mutator)
             self._staged.append(S.AllocBuffer(tile, span=call.span))
-            args[side], attrs = regions.whole(tile), {**attrs, f"transpose_{side}": int(side == "b")}
-            before.append(mutator.mutate(copy))
+            own = {f"transpose_{side}": int(side == "b"), STAGED.format(side): 1}
+            args[side], attrs = regions.whole(tile), {**attrs, **own}
+            before.append(fill)
         return visit.sequence([*before, OpCall(GEMM, args, attrs, call.span).to_stmt()], call.span)
+
+    def _bytes_along_k(self, call: OpCall, side: str) -> ir.TensorRegion | None:
+        """The bytes of an operand that lies along K, `None` for any other."""
+        return None if is_turned(call, side) else self._tiles.bytes_of_matrix(call.region(side))
+
+    def _along_k(self, call: OpCall, side: str, wide: DType, run: int, mutator: Any) -> tuple[ir.Var, S.Stmt]:
+        """A tile of values for an operand, with K in the order of `run`, and the loops that fill it."""
+        whole = self._bytes_along_k(call, side)
+        if run == 1 or whole is None:
+            tile, fill = along_k(call, side, wide, run)
+            return tile, mutator.mutate(fill)
+        own = Tile(self._operand(whole, mutator))
+        outer = [tirx.IntImm("int32", 0)] * (own.rank - 2)
+        return halves(call, side, wide, run, lambda row, column: own.load([*outer, row, column]))
 
     def _units(self, call: OpCall, side: str, mutator: Any) -> tuple[ir.TensorRegion, S.Stmt]:
         """A tile of units for an operand, and the loops that fill it: of its bytes, where these are along K."""
         src = call.region(side)
-        turned = transposed(call, side) == (side == "a")
-        dtype, whole = DType(str(src.source.dtype)), None if turned else self._tiles.bytes_of_matrix(src)
+        turned = is_turned(call, side)
+        dtype, whole = DType(str(src.source.dtype)), self._bytes_along_k(call, side)
         own = Tile(src if whole is None else self._operand(whole, mutator))
 
         def load(row: ir.Expr, column: ir.Expr) -> ir.Expr:
@@ -394,26 +411,3 @@ def _code(value: float, dtype: DType) -> int:
     """The four bits of a number."""
     found = casts.cast(np.asarray(value, np.float64), DType("float64"), dtype)
     return int(found) & nibbles.MASK if dtype.is_integer else int(found.view(np.uint8))
-
-
-def _along_k(call: OpCall, side: str, dtype: DType) -> tuple[ir.Var, S.Stmt]:
-    """A shared tile for an operand of a product, whose last axis is K, and the loops that fill it."""
-    src = Tile(call.region(side))
-    turned = transposed(call, side) == (side == "a")
-    rows, columns = reversed(src.extents[-2:]) if turned else src.extents[-2:]
-    name = f"{src.name}_{dtype}"
-    tile = tirx.decl_buffer((rows, columns), dtype.tvm, name, scope=regions.SHARED[0], data_alignment=dtype.bytes)
-    outer = [tirx.IntImm("int32", 0)] * (src.rank - 2)
-
-    def element(index: list[ir.Expr]) -> S.Stmt:
-        place = index[::-1] if turned else index
-        return Tile(regions.whole(tile)).store(cast(src.load([*outer, *index]), dtype), place, call.span)
-
-    return tile, parallel(src.extents[-2:], element, call.span)
-
-
-def _product_dtype(a: DType, b: DType) -> DType:
-    """What narrow operands are multiplied as: a dtype that holds all of their values, and that products take."""
-    if a.is_integer:
-        return DType("uint8" if a is b and a.is_unsigned else "int8")
-    return DType("float8_e4m3fn" if any(dtype.bits == 8 for dtype in (a, b)) else "float16")

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as ValuesByName
 from dataclasses import dataclass
+from itertools import combinations
 from math import prod
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -209,6 +210,15 @@ class VectorUnit:
         for buffer, found in stored.items():
             if len(found) == 1 and not self._reads_elsewhere(buffer, found[0], statements):
                 self._consider(found[0], self._stores, "out", spans[buffer])
+            elif not any(load.source.same_as(buffer) for load in visit.collect(self._body, ir.TensorLoad)):
+                for access in found if self._are_apart(found) else ():
+                    self._consider(access, self._stores, "out", spans[buffer])
+
+    def _are_apart(self, stores: list[Access]) -> bool:
+        """Whether several stores to a buffer are of different units, so that they may change their order."""
+        places = [offset(access) for access in stores]
+        apart = (constant(self._analyzer.simplify(b - a)) for a, b in combinations(places, 2))
+        return all(distance is not None and abs(distance) >= self._width for distance in apart)
 
     def _consider_load(self, access: Access, stored: dict[ir.Var, list[Access]], span: ir.Span | None) -> None:
         if any(not same_place(access, store) for store in stored.get(access.buffer, [])):

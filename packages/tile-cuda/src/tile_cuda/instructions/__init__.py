@@ -20,6 +20,7 @@ from tile_cuda.instructions.compiler_hints import hold, pin, uniform
 from tile_cuda.instructions.descriptors import descriptor_advance, smem_descriptor
 from tile_cuda.instructions.ldmatrix import LDMATRIX, STMATRIX, ldmatrix, stmatrix
 from tile_cuda.instructions.mma import MMA, MMA_SP, ROUND_TF32, mma, mma_sp, round_tf32
+from tile_cuda.instructions.nibbles import WIDEN
 from tile_cuda.instructions.shapes import TABLE, MatrixInstruction, find, instructions
 from tile_cuda.instructions.wgmma import ALL as PRODUCTS
 from tile_cuda.instructions.wgmma import (
@@ -60,7 +61,7 @@ __all__ = [
     "wgmma_wait",
 ]
 
-_WARP = (MMA, MMA_SP, mma_scaled.MMA_SCALED, LDMATRIX, STMATRIX, ROUND_TF32)
+_WARP = (MMA, MMA_SP, mma_scaled.MMA_SCALED, LDMATRIX, STMATRIX, ROUND_TF32, WIDEN)
 _WARPGROUP = (*PRODUCTS, *compiler_hints.ALL, *descriptors.ALL)
 CALLS: Mapping[str, ExprHandler] = MappingProxyType(
     {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from tvm import ir, tirx
 from tvm.ir.prim import expr as E
@@ -38,6 +39,8 @@ from tile_cuda.passes.ring import (
 from tile_cuda.passes.sharing import Cluster
 from tile_cuda.passes.tensor_copies import touched
 
+NO_VERSIONS: Mapping[ir.Var, ir.Var] = MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class _Flight:
@@ -71,6 +74,9 @@ class _Flight:
 class Consumer:
     """The loop as the block runs it.
 
+    `versions` are tiles that the block fills before a product reads them, each with the tile of two that stands for it:
+    iterations take turns, so that one fills what the product of the one before does not read.
+
     `overlaps(stmt)`: whether a statement is a product that runs beside the threads that issue it. Such a product is
     waited for where something first touches its fragments, and its stages are given back then. Where the next iteration
     issues another product before, it stays in flight until then, so that the tensor cores have work at every moment.
@@ -88,9 +94,10 @@ class Consumer:
         *,
         runs: bool = False,
         void: frozenset[int] = frozenset(),
+        versions: Mapping[ir.Var, ir.Var] = NO_VERSIONS,
     ) -> None:
         self._pipeline, self._ring, self._thread, self._overlaps = pipeline, ring, thread, overlaps
-        self._cluster, self._runs, self._void = cluster, runs, void
+        self._cluster, self._runs, self._void, self._versions = cluster, runs, void, versions
         self._statements = statements_of(pipeline.loop)
         self._at = position_of(pipeline, ring.counter)
         self._copied = {copy.target for copy in pipeline.copies}
@@ -140,12 +147,20 @@ class Consumer:
             if self._overlaps(stmt):
                 flight = _Flight(_call(stmt), groups, position)
                 started = replace(flight.call, attrs={**flight.call.attrs, IN_FLIGHT: 1})
-                stmts.append(at_stage(started.to_stmt(), self._ring.tiles, self._at.stage))
+                stmts.append(self._placed(started.to_stmt()))
                 flights.append(flight)
                 continue
-            stmts.append(at_stage(stmt, self._ring.tiles, self._at.stage))
+            stmts.append(self._placed(stmt))
             stmts += self._read_by_all(groups)
         return stmts, flights
+
+    def _placed(self, stmt: S.Stmt) -> S.Stmt:
+        """A statement on the stages and versions of this iteration."""
+        loop = self._pipeline.loop
+        staged = at_stage(stmt, self._ring.tiles, self._at.stage)
+        if not self._versions:
+            return staged
+        return at_stage(staged, self._versions, tirx.floormod(as_int32(loop.loop_var - loop.min), int32(2)))
 
     def _lasting(self, left: list[_Flight]) -> list[_Flight]:
         """Those of the flights left at the end of an iteration, the last ones, that the next one begins with."""
@@ -161,10 +176,15 @@ class Consumer:
     def _lasts(self, flight: _Flight) -> bool:
         """Whether the next iteration issues a product before it touches what this one uses."""
         inside = {alloc.buffer for alloc in visit.collect(self._pipeline.loop.body, S.AllocBuffer)}
-        if self._pipeline.stages < 2 or flight.registers & inside or not flight.memory <= self._copied:
+        if (
+            self._pipeline.stages < 2
+            or flight.registers & inside
+            or not flight.memory <= self._copied | self._versions.keys()
+        ):
             return False
+        older = replace(flight, is_older=True)
         for stmt in self._statements:
-            if self._needed([flight], stmt):
+            if self._needed([older], stmt):
                 return False
             if self._overlaps(stmt):
                 return True
@@ -177,6 +197,7 @@ class Consumer:
         found = 0
         for number, flight in enumerate(flights, 1):
             fragments, tiles = set(flight.registers), flight.memory - self._copied
+            tiles -= self._versions.keys() if flight.is_older else set()
             if product is not None:
                 # Products are made in the order of their issue: they may share a result, and what they only read.
                 tiles = set()

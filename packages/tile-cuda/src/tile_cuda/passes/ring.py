@@ -67,7 +67,13 @@ def at_stage(stmt: S.Stmt, tiles: Mapping[ir.Var, ir.Var], stage: ir.Expr) -> S.
             return tirx.BufferLoad(node.source, indices)
         return tirx.BufferLoad(tiles[node.source], [stage, *indices])
 
-    return visit.mutate(stmt, (ir.TensorRegion, region), (ir.TensorLoad, load))
+    def store(node: S.BufferStore, mutator: Any) -> S.Stmt:
+        indices, value = [mutator.mutate(index) for index in node.indices], mutator.mutate(node.value)
+        if node.buffer not in tiles:
+            return S.BufferStore(node.buffer, value, indices, node.span)
+        return S.BufferStore(tiles[node.buffer], value, [stage, *indices], node.span)
+
+    return visit.mutate(stmt, (ir.TensorRegion, region), (ir.TensorLoad, load), (S.BufferStore, store))
 
 
 def ring_of(pipeline: Pipeline, number: int) -> Ring:

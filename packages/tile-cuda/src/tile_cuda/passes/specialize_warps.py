@@ -42,6 +42,7 @@ from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.product import Product
 from tile_cuda.matrix.wgmma import WarpgroupProduct
+from tile_cuda.passes.alternating_tiles import alternating
 from tile_cuda.passes.cache_hints import with_hints
 from tile_cuda.passes.consumer import Consumer
 from tile_cuda.passes.first_products import begun_by_products
@@ -277,16 +278,23 @@ class _Specializer:
     ) -> S.Stmt:
         gone = {copy.target for copy in _copies(pipelines)} | set(arrived)
         thread = launch.thread_vars[0]
+        room = int(self._context.capabilities.shared_bytes or 0)
+        versions = alternating(launch, pipelines, self._overlaps, room)
 
         def loop(node: S.For, mutator: Any) -> S.Stmt:
             for pipeline, ring in zip(pipelines, staged, strict=True):
                 if node.same_as(pipeline.loop):
                     runs = self._facts.can_prove(E.GT(node.extent, E.IntImm(node.extent.ty, 0)))
                     void = void_at_first(launch, pipeline) if runs else frozenset()
-                    return Consumer(pipeline, ring, thread, self._overlaps, cluster, runs=runs, void=void).loop()
+                    own = Consumer(
+                        pipeline, ring, thread, self._overlaps, cluster, runs=runs, void=void, versions=versions
+                    )
+                    return own.loop()
             return mutator.default_mutate(node)
 
         def allocate(node: S.AllocBuffer, _mutator: Any) -> S.Stmt:
+            if node.buffer in versions:
+                return S.AllocBuffer(versions[node.buffer], annotations=node.annotations, span=node.span)
             return visit.sequence([]) if node.buffer in gone else node
 
         def sequence(node: S.SeqStmt, mutator: Any) -> S.Stmt:

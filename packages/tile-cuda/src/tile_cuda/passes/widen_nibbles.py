@@ -39,7 +39,7 @@ class WidenNibbles:
 
     name: ClassVar[str] = "widen_nibbles"
 
-    def __call__(self, func: tirx.PrimFunc, _context: PassContext) -> tirx.PrimFunc:
+    def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
         return func.with_body(visit.mutate(func.body, (S.For, _loop)), func.span)
 

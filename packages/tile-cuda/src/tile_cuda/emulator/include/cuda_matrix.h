@@ -21,6 +21,15 @@ inline unsigned unit_code(const unsigned char* unit, unsigned bits, unsigned k) 
   return static_cast<unsigned>(window >> bits * k % 8) & ((1u << bits) - 1);
 }
 
+// Half of each of `Count` bytes, from bit `First` on, as an integer of eight bits.
+template <unsigned Count, unsigned First, bool Signed>
+void widen_halves(void* values, const void* bytes) {
+  for (unsigned at = 0; at < Count; ++at) {
+    const unsigned code = static_cast<const unsigned char*>(bytes)[at] >> First & 15;
+    static_cast<unsigned char*>(values)[at] = static_cast<unsigned char>(Signed ? (code ^ 8) - 8 : code);
+  }
+}
+
 constexpr uint64_t kWarp = 0xffffffffu;
 
 // `row()` is the address of the row that this lane gives; lanes beyond 8 * Count give none.
