@@ -49,6 +49,39 @@ def test_what_is_loaded_once(rows: int, n: int, k: int, skip: int, hinted: int) 
     assert source.count("tile_tma_load_2d(&") == 2 - hinted
 
 
+def pair(n: int, k: int) -> Any:
+    """C = A B + A D: two tensors that are loaded once."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((16, k), "float16"),
+        B: T.Tensor((k, n), "float16"),
+        D: T.Tensor((k, n), "float16"),
+        C: T.Tensor((16, n), "float16"),
+    ):
+        with T.Kernel(T.ceildiv(n, COLUMNS), threads=128) as bx:
+            a = T.alloc_shared((16, STEP), "float16")
+            b, d = T.alloc_shared((STEP, COLUMNS), "float16"), T.alloc_shared((STEP, COLUMNS), "float16")
+            c = T.alloc_fragment((16, COLUMNS), "float32")
+            T.clear(c)
+            for step in T.Pipelined(T.ceildiv(k, STEP), num_stages=2):
+                T.copy(A[0, step * STEP], a)
+                T.copy(B[step * STEP, bx * COLUMNS], b)
+                T.copy(D[step * STEP, bx * COLUMNS], d)
+                T.gemm(a, b, c)
+                T.gemm(a, d, c)
+            T.copy(c, C[0, bx * COLUMNS])
+
+    return program
+
+
+@pytest.mark.parametrize(("k", "hinted"), [(256, 0), (1024, 2), (8192, 0)])
+def test_what_a_launch_loads_counts_together(k: int, hinted: int) -> None:
+    """4 MiB each drive out little; 16 MiB each are hinted; 128 MiB each are five times the cache."""
+    source = tl.compile(pair(8192, k), target=SM_90).get_kernel_source()
+    assert source.count("tile_tma_load_evict_first_2d(&") == hinted
+
+
 @pytest.mark.emulate
 @pytest.mark.parametrize("policy", ["evict_first", "evict_last", "evict_normal"])
 def test_wishes(policy: str) -> None:

@@ -1,11 +1,11 @@
 """How long the second-level cache should keep what the copy engine loads.
 
-A tensor of which every byte goes to one block, once, gains nothing by staying in the cache: weights that a few rows are
-multiplied with. Loaded like anything else it drives out what the cache holds, and data that was written must go to
-memory for it first. So its lines are the first to go, which took 10 to 16 % off such products on an H200; where it
-would have stayed, because nothing else wanted its place, it still does (docs/verified.md). A tensor that is small
-beside the cache drives out little, and one that is many times larger makes everything go anyway: attention that
-decodes lost 5 % there. The author's own wish (`T.copy(…, eviction_policy=…)`) comes before all that.
+Tensors of which every byte goes to one block, once, gain nothing by staying in the cache: weights that a few rows are
+multiplied with. Loaded like anything else they drive out what the cache holds, and data that was written must go to
+memory for it first. So their lines are the first to go, which took 4 to 18 % off such kernels on an H200. Where they
+would have stayed, because nothing else wanted their place, they still do. Less than a quarter of the cache drives out
+little. Much more than the cache makes everything go anyway: at five times its size the hint gave nothing, at ten it
+cost 4 % (docs/verified.md). The author's own wish (`T.copy(…, eviction_policy=…)`) comes before all that.
 
 It is a hint: nothing here changes a result.
 """
@@ -32,24 +32,31 @@ from tile_cuda.passes.sharing import around
 from tile_cuda.passes.tensor_copies import TensorCopy
 
 FIRST = "evict_first"
-LEAST, MOST = 1 / 2, 4
-"""Sizes of a tensor, in those of the cache, from and up to which it is the first to leave."""
+LEAST, MOST = 1 / 4, 4
+"""Sizes of what a launch loads once, in those of the cache, from and up to which it is the first to leave."""
 
 
-def with_hints(pipeline: Pipeline, launch: launch_ir.Launch, facts: Analyzer, cache_bytes: int) -> Pipeline:
-    """The pipeline with what its copies tell a cache of `cache_bytes` bytes, 0 where its size is not known."""
-    walked = _walked(launch, pipeline.loop)
+def with_hints(
+    pipelines: Sequence[Pipeline], launch: launch_ir.Launch, facts: Analyzer, cache_bytes: int
+) -> list[Pipeline]:
+    """The launch's pipelines with what their copies tell a cache of `cache_bytes` bytes, 0 where that is not known."""
+    names = _names(launch)
+    copies = [(copy, pipeline.loop) for pipeline in pipelines for copy in pipeline.copies]
+    stays = {copy.tensor for copy, loop in copies if not _is_loaded_once(copy, _walked(launch, loop), names, facts)}
+    streams = {copy.tensor for copy, _loop in copies if _bytes(copy.tensor)} - stays
+    passes = 0 < LEAST * cache_bytes <= sum(map(_bytes, streams)) <= MOST * cache_bytes
 
     def hinted(copy: TensorCopy) -> TensorCopy:
         wish = launch.options.get(f"{EVICTION}{copy.tensor.name}")
         if wish is not None:
             return replace(copy, keep=EVICTIONS[wish])
-        streams = 0 < LEAST * cache_bytes <= _bytes(copy.tensor) <= MOST * cache_bytes
-        passes = streams and _is_loaded_once(copy, walked, _names(launch), facts)
-        return replace(copy, keep=FIRST) if passes else copy
+        return replace(copy, keep=FIRST) if passes and copy.tensor in streams else copy
 
-    groups = tuple(replace(group, copies=tuple(map(hinted, group.copies))) for group in pipeline.groups)
-    return replace(pipeline, groups=groups)
+    def told(pipeline: Pipeline) -> Pipeline:
+        groups = (replace(group, copies=tuple(map(hinted, group.copies))) for group in pipeline.groups)
+        return replace(pipeline, groups=tuple(groups))
+
+    return [told(pipeline) for pipeline in pipelines]
 
 
 def _bytes(tensor: ir.Var) -> int:

@@ -160,7 +160,8 @@ class _Specializer:
         launch = self._take(begun_by_products(launch, self._pipelines(launch), self._overlaps))
         pipelines = [_shared(_turned(pipeline, launch), launch, cluster) for pipeline in self._pipelines(launch)]
         cache = int(self._context.capabilities.fact("cache_bytes"))
-        pipelines = [with_hints(self._released(pipeline, launch), launch, self._facts, cache) for pipeline in pipelines]
+        pipelines = [self._released(pipeline, launch) for pipeline in pipelines]
+        pipelines = with_hints(pipelines, launch, self._facts, cache)
         preloads = find_preloads(launch, self._parameters, self._tiles(launch), self._suits)
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
         arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
