@@ -157,7 +157,8 @@ class _Specializer:
             return None
         launch = self._take(launch_ir.from_stmt(renewed(self._original.to_stmt())))
         launch, cluster, walkers = self._repeated(launch)
-        launch = self._take(begun_by_products(launch, self._pipelines(launch), self._overlaps))
+        begun = begun_by_products(launch, self._pipelines(launch), self._overlaps)
+        launch = launch if begun is launch else self._take(begun)
         pipelines = [_shared(_turned(pipeline, launch), launch, cluster) for pipeline in self._pipelines(launch)]
         cache = int(self._context.capabilities.fact("cache_bytes"))
         pipelines = [self._released(pipeline, launch) for pipeline in pipelines]
