@@ -12,6 +12,7 @@ from tile_core.printer.simt import NATIVE
 from tile_rocm.instructions.shapes import instructions
 from tile_rocm.matrix.units import MatrixCores
 from tile_rocm.narrow import FLOAT8
+from tile_rocm.passes.check_instructions import CheckInstructions
 from tile_rocm.target import capabilities
 
 if TYPE_CHECKING:
@@ -25,5 +26,6 @@ def edits(target: Target) -> tuple[Edit, ...]:
     units = MatrixCores(facts.warp_size, instructions(facts))
     return (
         *thread_edits(NATIVE, units, stored=frozenset(FLOAT8)),
+        insert_after("check_semantics", CheckInstructions(units.instructions)),
         insert_after("group_threads", AllowRounding(), LoadAhead()),
     )

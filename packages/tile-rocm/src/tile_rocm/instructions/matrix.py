@@ -17,7 +17,7 @@ from tile_core.printer.instructions import Attributes, Function, Instruction, Po
 from tile_core.printer.language import ExprHandler
 from tile_rocm.instructions.shapes import SHORT, MatrixInstruction
 
-__all__ = ["CALLS", "MATRIX", "builtin", "matrix"]
+__all__ = ["CALLS", "MATRIX", "builtin", "instruction_of", "matrix"]
 
 HOST_TYPES = {
     "float64": "F64",
@@ -91,7 +91,7 @@ def _call(instruction: MatrixInstruction) -> str:
 
 
 def _device(attributes: Attributes) -> Function:
-    instruction, stride = _instruction(attributes), int(attributes["stride"])
+    instruction, stride = instruction_of(attributes), int(attributes["stride"])
     sums = {"float64": "double", "float32": "float", "int32": "int"}[instruction.d]
     count = instruction.d_layout.registers
     name = f"tile_{instruction.family}_{instruction.name}" + (f"_by_{stride}" if stride > 1 else "")
@@ -115,7 +115,7 @@ __device__ __forceinline__ void {name}(void* d, const void* a, const void* b) {{
 
 
 def _host(attributes: Attributes) -> str:
-    one = _instruction(attributes)
+    one = instruction_of(attributes)
     d, a, b = (f"tile::{HOST_TYPES[dtype]}" for dtype in (one.d, one.a, one.b))
     if one.flushes:
         d, a, b = (
@@ -127,7 +127,8 @@ def _host(attributes: Attributes) -> str:
     )
 
 
-def _instruction(attributes: Attributes) -> MatrixInstruction:
+def instruction_of(attributes: Attributes) -> MatrixInstruction:
+    """The instruction that a call names."""
     fields = {name: attributes[name] for name in MatrixInstruction.__dataclass_fields__}
     texts = {name: str(fields[name]) for name in ("d", "a", "b")}
     sizes = {name: int(fields[name]) for name in ("m", "n", "k")}
@@ -135,14 +136,14 @@ def _instruction(attributes: Attributes) -> MatrixInstruction:
 
 
 def _sums(attributes: Attributes) -> int:
-    instruction = _instruction(attributes)
+    instruction = instruction_of(attributes)
     reach = (instruction.d_layout.registers - 1) * int(attributes["stride"]) + 1
     return reach * as_dtype(instruction.d).bits // 8
 
 
 def _elements(side: str) -> Size:
     def size(attributes: Attributes) -> int:
-        instruction = _instruction(attributes)
+        instruction = instruction_of(attributes)
         return instruction.packed * as_dtype(getattr(instruction, side)).bits // 8
 
     return size

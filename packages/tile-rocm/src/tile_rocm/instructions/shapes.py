@@ -51,6 +51,11 @@ class MatrixInstruction:
         return f"{SHORT[self.d]}_{self.m}x{self.n}x{self.k}_{operands}"
 
     @property
+    def dtypes(self) -> tuple[str, str, str]:
+        """Those of A, B and D."""
+        return self.a, self.b, self.d
+
+    @property
     def wave(self) -> int:
         """Lanes."""
         return WAVE[self.family]

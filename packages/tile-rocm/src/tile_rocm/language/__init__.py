@@ -15,11 +15,21 @@ if TYPE_CHECKING:
     from tile_core.language.source import *  # noqa: F403
     from tile_rocm.language.hints import *  # type: ignore[assignment]  # noqa: F403
     from tile_rocm.language.kernel import *  # noqa: F403
+    from tile_rocm.language.matrix import *  # noqa: F403
 
 OWN = {
     "tile_core.language.source": ("import_source",),
     "tile_rocm.language.hints": ("gemm",),
     "tile_rocm.language.kernel": ("Kernel",),
+    "tile_rocm.language.matrix": (
+        "get_mma_micro_size",
+        "mfma",
+        "mfma_store_index_map",
+        "mfma_store_index_map_32x32",
+        "rdna_wmma",
+        "tvm_mfma",
+        "tvm_rdna_wmma",
+    ),
 }
 DIALECT = dialect("ROCm", __name__, OWN, unimplemented=UNIMPLEMENTED)
 
