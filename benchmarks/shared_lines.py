@@ -16,11 +16,11 @@ from itertools import permutations
 from pathlib import Path
 
 PACKAGES = Path(__file__).resolve().parents[1] / "packages"
-BACKENDS = ("cuda", "rocm", "metal")
+BACKENDS = ("cuda", "rocm", "metal", "ascend")
 LIMIT = 0.15
 _SILENT = re.compile(r"(from \S+ )?import |#(else|endif|pragma once)")
 PARTS = {
-    "printer": ("printer.py", "words.py", "exchanges.py", "functions.py", "atomics.py", "narrow.py"),
+    "printer": ("printer.py", "words.py", "exchanges.py", "functions.py", "atomics.py", "narrow.py", "launches.py", "cube.py"),
     "emulator headers": ("emulator/include/*.h",),
 }
 
