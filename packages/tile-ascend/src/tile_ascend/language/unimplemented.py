@@ -14,6 +14,6 @@ UNIMPLEMENTED = frozenset(
     AscendBaseTileScheduler AscendBatchedTileScheduler AscendKGroupedTileScheduler AscendMGroupedTileScheduler
     AscendTileScheduler assume_conflict assume_no_conflict Cube CubeFrame device_assert dual_copy MixedKernel
     PerCoreTask print rng_init rng_rand rng_rand_float set_atomic set_atomic_none set_hf32_mode set_mmad_direction
-    simd SimdVF SimdVFFrame SimtVF SimtVFFrame Stage Task Vector VectorFrame
+    simd SimdVF SimdVFFrame Stage Task Vector VectorFrame
     """.split()
 )

@@ -225,7 +225,7 @@ class KernelType:
         threads = options.get("threads")
         return KernelLaunchFrame(
             grid=tuple(_extent(axis, block) for axis, block in zip(AXES, blocks, strict=False)),
-            threads=(DEFAULT_THREADS, 1, 1) if threads is None else _threads(threads),
+            threads=(DEFAULT_THREADS, 1, 1) if threads is None else thread_counts(threads),
             given=threads is not None,
             prelude=_prelude(options.get("prelude")),
             cluster_dims=_cluster_dims(options.get("cluster_dims")),
@@ -323,7 +323,8 @@ def _extent(axis: str, value: Any) -> Any:
     return extent
 
 
-def _threads(value: Any) -> Triple:
+def thread_counts(value: Any) -> Triple:
+    """The threads along the three axes that `threads=value` asks for. Raises `LaunchShapeError`."""
     given = list(value) if isinstance(value, tuple | list) else [value]
     found = [None if isinstance(count, Expr) else as_int(count) for count in given]
     counts = [count for count in found if count is not None]
