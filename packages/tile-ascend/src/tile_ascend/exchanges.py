@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tile_core.printer.language import ExprHandler, Node, Snippet
-from tile_core.printer.precedence import EQUAL, NOT_EQUAL, Code, call, cast, prefix
+from tile_core.printer.precedence import NOT_EQUAL, Code, call
 from tile_core.printer.printer import Printer
-from tile_core.printer.simt import require_all_lanes
+from tile_core.printer.simt import snippet_call
+from tile_core.printer.together import block_votes, require_all_lanes, whole_warp
 
 
 def _of_all_lanes(name: str) -> ExprHandler:
@@ -24,22 +25,6 @@ def _of_all_lanes(name: str) -> ExprHandler:
         return code if name == "asc_ballot" else NOT_EQUAL.join(code, Code("0"))
 
     return handler
-
-
-def _block_vote(printer: Printer, node: Node) -> Code:
-    printer.snippet("tile_count_threads")
-    predicate, kind = printer.expr(node.args[0]), str(node.op.name).removeprefix("tile.syncthreads_")
-    if kind == "count":
-        return cast("int", call("tile_count_threads", predicate))
-    votes = call("tile_count_threads", prefix("!", predicate) if kind == "and" else predicate)
-    return (EQUAL if kind == "and" else NOT_EQUAL).join(votes, Code("0"))
-
-
-def _sync_warp(printer: Printer, node: Node) -> Code:
-    if "mask" in node.attrs:
-        raise printer.unprintable(f"sync_warp of the lanes {int(node.attrs['mask']):#x} only", node)
-    printer.snippet("tile_sync_warp")
-    return call("tile_sync_warp")
 
 
 _LANE = """
@@ -102,6 +87,6 @@ CALLS: Mapping[str, ExprHandler] = {
     "tile.all_sync": _of_all_lanes("asc_all"),
     "tile.ballot_sync": _of_all_lanes("asc_ballot"),
     "tile.activemask": lambda _printer, _node: call("asc_activemask"),
-    **{f"tile.syncthreads_{kind}": _block_vote for kind in ("and", "or", "count")},
-    "tile.thread.sync_warp": _sync_warp,
+    **block_votes(),
+    **whole_warp(snippet_call("tile_sync_warp")),
 }

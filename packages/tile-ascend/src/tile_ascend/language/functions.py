@@ -13,8 +13,7 @@ from tile_core.errors import CodeGenerationUnimplementedError
 from tile_core.errors.frontend import KernelNestingError
 from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.values import Var
-from tile_core.language.kernel import KernelLaunchFrame, thread_counts
-from tile_core.language.launch_queries import open_kernel
+from tile_core.language.kernel import KernelLaunchFrame, open_kernel, thread_counts
 
 __all__ = ["SimtVF", "SimtVFFrame"]
 
