@@ -160,11 +160,19 @@ def conformance_cpu_aarch64(session: nox.Session) -> None:
 @nox.session(name="compile-rocm", default=False)
 def compile_rocm(session: nox.Session) -> None:
     """Compile every conformance kernel to machine code for AMD GPUs with Clang 19, installed where apt can."""
+    _with_clang(session, "packages/tile-rocm/tests/test_machine_code.py")
+
+
+@nox.session(name="read-metal", default=False)
+def read_metal(session: nox.Session) -> None:
+    """Let Clang 19, installed where apt can, check the address spaces of every conformance kernel for Metal."""
+    _with_clang(session, "packages/tile-metal/tests/test_address_spaces.py")
+
+
+def _with_clang(session: nox.Session, path: str) -> None:
     if shutil.which("clang-19") is None:
         _install_with_apt(session, "clang-19")
-    Environment(session).group("test").run(
-        "-m", "pytest", "packages/tile-rocm/tests/test_machine_code.py", *session.posargs
-    )
+    Environment(session).group("test").run("-m", "pytest", path, *session.posargs)
 
 
 def _install_with_apt(session: nox.Session, *packages: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,15 +56,26 @@ def test_updates_of_up_to_four_bytes(dtype: str) -> None:
 @pytest.mark.emulate
 @pytest.mark.parametrize("dtype", ["float32", "uint32", "float16", "bfloat16", "int8"])
 def test_loads_and_stores(dtype: str) -> None:
+    a, b = torch.randint(-90, 90, (N,)).to(getattr(torch, dtype)), torch.zeros(N, dtype=getattr(torch, dtype))
+    tl.compile(words(dtype), target="metal", execution="emulate")(a, b)
+    assert torch.equal(b.double(), a.double().flip(0))
+
+
+def words(dtype: str) -> Any:
     @T.prim_func
     def kernel(A: T.Tensor((N,), dtype), B: T.Tensor((N,), dtype)):
         with T.Kernel(1, threads=N):
             t = T.get_thread_binding()
             T.atomic_store(B[N - 1 - t], T.atomic_load(A[t], memory_order="relaxed"), memory_order="relaxed")
 
-    a, b = torch.randint(-90, 90, (N,)).to(getattr(torch, dtype)), torch.zeros(N, dtype=getattr(torch, dtype))
-    tl.compile(kernel, target="metal", execution="emulate")(a, b)
-    assert torch.equal(b.double(), a.double().flip(0))
+    return kernel
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_clang_reads_it(dtype: str, read: Callable[[str], None]) -> None:
+    for kernel in (updates(dtype), words(dtype)):
+        read(tl.compile(kernel, target="metal").get_kernel_source())
 
 
 @pytest.mark.parametrize("execution", ["native", "emulate"])

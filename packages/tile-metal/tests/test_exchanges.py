@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,11 @@ def test_the_last_simd_group_may_be_short() -> None:
     tl.compile(kernel, target="metal", execution="emulate")(a, b)
     assert (b[:32] == a[:32].sum()).all()
     assert (b[32:] == a[32:].sum()).all()
+
+
+@pytest.mark.compile
+def test_clang_reads_it(read: Callable[[str], None]) -> None:
+    read(tl.compile(everything, target="metal").get_kernel_source())
 
 
 def test_a_mask_of_some_lanes_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -87,6 +88,14 @@ def test_products(dtype: str, out: str, orders: tuple[bool, bool], policy: Any, 
     kernel = tl.compile(made, **CHECKED)
     assert "simdgroup_multiply_accumulate" in check(kernel, shape, dtype, out, orders)
     assert "tile_multiply(" in kernel.get_kernel_source()
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_clang_reads_it(dtype: str, read: Callable[[str], None]) -> None:
+    for orders in ((False, False), (True, True)):
+        made = product((50, 70, 37), (48, 32, 16), dtype, orders=orders)
+        read(tl.compile(made, target="metal").get_kernel_source())
 
 
 @pytest.mark.emulate

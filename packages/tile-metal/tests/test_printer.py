@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,30 @@ def test_scalars_and_sizes_are_in_constant_memory(rows: int) -> None:
     assert "constant float& scale" in source
     assert source.count("constant long& tile_argument_") == 4
     assert source.isascii()
+
+
+@T.prim_func
+def crossing(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "bfloat16"), C: T.Tensor((64,), "float16")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            B[i] = T.cast(A[i], "bfloat16")
+            C[i] = T.cast(B[i], "float16")
+
+
+@pytest.mark.emulate
+def test_half_and_bfloat_become_each_other_through_float() -> None:
+    a, b, c = torch.randn(64).half() * 300, torch.zeros(64, dtype=torch.bfloat16), torch.zeros(64).half()
+    kernel = emulated(crossing)
+    kernel(a, b, c)
+    assert torch.equal(b, a.to(torch.bfloat16))
+    assert torch.equal(c, b.half())
+    assert "(bfloat)(float)" in kernel.get_kernel_source()
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("kernel", [functions, of_sizes, crossing], ids=["functions", "sizes", "crossing"])
+def test_clang_reads_it(kernel: Any, read: Callable[[str], None]) -> None:
+    read(tl.compile(kernel, target="metal").get_kernel_source())
 
 
 @pytest.mark.parametrize("scalars", [MOST_BUFFERS - 1, MOST_BUFFERS])

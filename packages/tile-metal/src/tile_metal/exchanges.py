@@ -89,10 +89,10 @@ inline T tile_warp_reduce(T value, uint lane) {
 """
 _COUNT = """
 // A barrier whose value is the number of threads of the threadgroup on which `predicate` holds.
-inline uint tile_count_threads(bool predicate, threadgroup atomic_uint* counted, uint3 thread, uint lane) {
+inline uint tile_count_threads(bool predicate, threadgroup atomic_uint* counted, uint3 place, uint lane) {
   const uint votes = popcount(uint(simd_vote::vote_t(simd_ballot(predicate))));
   threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
-  if ((thread.x | thread.y | thread.z) == 0) atomic_store_explicit(counted, 0, memory_order_relaxed);
+  if ((place.x | place.y | place.z) == 0) atomic_store_explicit(counted, 0, memory_order_relaxed);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (lane == 0) atomic_fetch_add_explicit(counted, votes, memory_order_relaxed);
   threadgroup_barrier(mem_flags::mem_threadgroup);

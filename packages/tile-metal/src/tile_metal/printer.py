@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
 from tile_core.ir import regions
 from tile_core.ops import threads
 from tile_core.passes.vector_units import SHIFTED_MOVE
 from tile_core.printer import messages
+from tile_core.printer.expressions import EXPRESSIONS
 from tile_core.printer.language import ExprHandler, Node, Snippet
-from tile_core.printer.precedence import Code, Precedence
+from tile_core.printer.precedence import Code, Precedence, cast
 from tile_core.printer.printer import Parameter, Printer
 from tile_core.printer.simt import Words, simt_language
 from tile_core.printer.statements import STATEMENTS
@@ -111,6 +113,13 @@ def _reinterpret(printer: Printer, node: Node) -> Code:
     return Code(f"as_type<{printer.type_name(wanted, node)}>({printer.expr(node.args[0]).text})", Precedence.POSTFIX)
 
 
+def _cast(printer: Printer, node: Node) -> Code:
+    """Neither `half` nor `bfloat` becomes the other: float, which holds both exactly, stands between."""
+    if {printer.dtype(node), printer.dtype(node.value)} != {"float16", "bfloat16"}:
+        return EXPRESSIONS[E.Cast](printer, node)
+    return cast(printer.type_name(printer.dtype(node), node), cast("float", printer.expr(node.value)))
+
+
 _NO_PRINT = 'Metal has no printf: run it with target="interpret" or another backend, or write values to a tensor'
 
 
@@ -153,6 +162,7 @@ _SIMT = simt_language(
     literals={"float16": "half({value}f)", "bfloat16": "bfloat({value}f)"},
     snippets={**_SNIPPETS, **exchanges.SNIPPETS, **atomics.SNIPPETS, **functions.SNIPPETS, **simdgroup.SNIPPETS},
     calls={**exchanges.CALLS, **atomics.CALLS, **functions.CALLS, **simdgroup.CALLS, **_CALLS},
+    expressions={E.Cast: _cast},
     statements={S.AttrStmt: _attribute, S.AssertStmt: _assertion},
     parameter=_parameter,
     built_in=BUILT_IN,
