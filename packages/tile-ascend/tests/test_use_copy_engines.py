@@ -178,3 +178,28 @@ def test_more_copies_than_the_emulator_keeps() -> None:
     made(a, b)
     assert torch.equal(a, b)
     assert made.report()["engine_copies"] == 2
+
+
+def test_what_both_ways_of_a_branch_keep_keeps_the_copies_with_the_threads() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 64), "int32"), B: T.Tensor((4, 64), "int32")):
+        with T.Kernel(4, threads=32) as block:
+            tile, kept = T.alloc_shared((64,), "int32"), T.alloc_fragment((64,), "int32")
+            T.fill(tile, 1)
+            if block > 1:
+                T.copy(A[block, 0], tile)
+                T.copy(tile, kept)
+                for i in T.Parallel(64):
+                    tile[63 - i] = kept[i] + 1
+            else:
+                T.fill(kept, 5)
+                for i in T.Parallel(64):
+                    tile[i] = tile[i] + kept[i]
+            T.copy(tile, B[block, 0])
+
+    made = compiled(kernel)
+    a, b = torch.arange(256, dtype=torch.int32).reshape(4, 64), torch.zeros(4, 64, dtype=torch.int32)
+    made(a, b)
+    assert (b[:2] == 6).all()
+    assert torch.equal(b[2:], a[2:].flip(1) + 1)
+    assert made.report()["engine_copies"] == 0

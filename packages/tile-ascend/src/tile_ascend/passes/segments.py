@@ -84,7 +84,8 @@ class Cuts:
             inner = self._copies_in(stmt)
             if inner:
                 segment = None
-                bad += self._walk(visit.children(stmt), (*loops, stmt) if isinstance(stmt, S.For) else loops)
+                around = (*loops, stmt) if isinstance(stmt, S.For) else loops
+                bad += [copy for child in visit.children(stmt) for copy in self._walk([child], around)]
                 bad += [] if self._is_uniform(stmt) else inner
                 continue
             if isinstance(stmt, S.AllocBuffer):
@@ -126,7 +127,8 @@ class Cuts:
         first, last = value.uses[0], value.uses[-1]
         between = [copy for place, copy in self._places.items() if first[1] < place < last[1]]
         if any(segment is not first[0] for segment, _place in value.uses):
-            return between
+            # Both ways of a branch use it, and no place is the beginning of both.
+            return between or self.copies
         carrying = first[0].loops[len(value.loops) :]
         return [] if not carrying or self._begins_anew(value, first[0]) else self._copies_in(carrying[0])
 
