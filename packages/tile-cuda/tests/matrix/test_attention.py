@@ -29,6 +29,9 @@ WALKS: list[tuple[int, int, int, int, dict[str, Any], int]] = [
     (1, 3, 300, 64, {"block": (64, 64), "threads": 128}, 2),
     (1, 3, 300, 64, {"causal": True, "block": (64, 64), "threads": 128}, 2),
     (2, 4, 70, 64, {"causal": True, "groups": 2, "block": (64, 64), "threads": 128}, 3),
+    # So many tiles that blocks ask a counter for the next one.
+    (1, 8, 130, 64, {"block": (64, 64), "threads": 128}, 3),
+    (2, 9, 70, 64, {"causal": True, "groups": 3, "block": (64, 64), "threads": 128}, 2),
 ]
 
 
@@ -63,6 +66,8 @@ def check(
     kernel(q.to(device), k.to(device), v.to(device), out, lse)
     assert kernel.report()["fragments_in_shared"] == []
     assert bool(kernel.report().get("persistent_blocks")) == (blocks is not True)
+    if arch == "sm_90":
+        assert "tile_ldmatrix_x4(&Q_local" in kernel.get_kernel_source()
     expected = example.reference(q, k, v, causal=options.get("causal", False), window=options.get("window"))
     tolerance = 1e-2 if dtype == torch.bfloat16 else 2e-3
     torch.testing.assert_close(out.cpu().float(), expected, rtol=tolerance, atol=tolerance)

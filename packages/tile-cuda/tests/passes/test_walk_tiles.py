@@ -17,7 +17,7 @@ from tile_core.passes.thread_scope import int32
 from tile_core.plugins.manager import backend
 from tile_core.targets.select import select_target
 from tile_cuda.passes import ring, walk_tiles
-from tile_cuda.passes.walk_tiles import FEW, Walk
+from tile_cuda.passes.walk_tiles import FEW, LEAST_TURNS, Walk
 
 ROWS = STEP = DEPTH = 64
 UNEVEN = ("uneven", "panels", "atomic")
@@ -93,9 +93,11 @@ def two_products(rows: int, heads: int, kind: str, depth: int = DEPTH) -> Any:
     [
         ("even", 8, 40, [132]),
         ("even", 4, 33, []),
-        ("uneven", 8, 400, [824]),
+        ("even", 8, 400, [132]),
+        ("uneven", 8, 400, [132]),
+        ("uneven", 8, 100, [272]),
         ("uneven", 8, 32, []),
-        ("atomic", 8, 40, []),
+        ("atomic", 8, 400, []),
         ("side by side", 8, 40, []),
         ("even", 2**16, 2**15, []),
     ],
@@ -130,17 +132,24 @@ def assert_right(program: Any, blocks: int) -> None:
 
 @pytest.mark.emulate
 @pytest.mark.parametrize(
-    ("kind", "blocks", "few", "launched"),
+    ("kind", "blocks", "few", "least", "launched"),
     [
-        ("even", 5, FEW, [5]),
-        ("even", False, FEW, []),
-        ("uneven", 2, 2, [6]),
-        ("panels", 3, 2, [6]),
-        ("atomic", 5, FEW, []),
+        ("even", 5, FEW, LEAST_TURNS, [5]),
+        ("even", False, FEW, LEAST_TURNS, []),
+        ("uneven", 2, 2, LEAST_TURNS, [6]),
+        ("panels", 3, 2, LEAST_TURNS, [6]),
+        ("atomic", 2, FEW, LEAST_TURNS, []),
+        ("even", 5, FEW, 3, [5]),
+        ("uneven", 1, FEW, LEAST_TURNS, [1]),
+        ("panels", 3, FEW, 4, [3]),
     ],
 )
-def test_results(kind: str, blocks: int, few: int, launched: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results(
+    kind: str, blocks: int, few: int, least: int, launched: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks take a number of tiles each, or ask a counter for the next one."""
     monkeypatch.setattr(walk_tiles, "FEW", few)
+    monkeypatch.setattr(walk_tiles, "LEAST_TURNS", least)
     rows, heads = 4 * ROWS, 3
     torch.manual_seed(4)
     a, k, v = torch.randn(3, heads, rows, DEPTH).half()

@@ -31,7 +31,7 @@ PRODUCTS = ("tile.gemm", "tile.gemm_sp", "tile.gemm_scaled")
 HOLD = "tile.hold"
 """Attribute with an empty body: what computes the fragment that is its node stays above the wait that follows."""
 STORE = "tile.matrix_store"
-"""Attribute around a copy of a product's result into a tile, with the call as its node; instructions may make it."""
+"""Attribute around a copy between a tile and a fragment of a product, its node the call; instructions may make it."""
 SETTLE = "tile.settle"
 """Attribute with an empty body: a product whose result is the fragment that is its node is waited for.
 
@@ -95,7 +95,10 @@ class MatrixUnits(Protocol):
         ...
 
     def store(self, call: OpCall, scope: ThreadScope) -> S.Stmt | None:
-        """How instructions make the copy `call` of a result into a shared tile; `None` where its loops do."""
+        """How instructions make the copy `call` of a result into a shared tile, or of one into an operand.
+
+        `None` where its loops do.
+        """
         ...
 
     def hold(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:

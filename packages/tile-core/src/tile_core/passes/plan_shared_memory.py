@@ -39,7 +39,7 @@ STAGES = "tile.stages"
 ASYNCHRONOUS = "tile.asynchronous"
 """Annotation of a tile that other threads than the block's write, ahead of its readers.
 
-`ONCE`: never again after the block has last read it. `ALWAYS`: at any time.
+`ONCE`: never again after the block has last read it. `ALWAYS`: at any time, also where a later pass makes its uses.
 """
 ONCE, ALWAYS = 1, 2
 
@@ -111,7 +111,8 @@ class _Lives:
         self._roots = view_roots(body)
         self._loops: list[tuple[int, set[ir.Var]]] = []
         self._walk(body)
-        self.tiles = [tile for tile in self._tiles.values() if tile.last >= 0]
+        kept = {buffer for buffer, kind in self._asynchronous.items() if kind == ALWAYS}
+        self.tiles = [tile for buffer, tile in self._tiles.items() if tile.last >= 0 or buffer in kept]
         beside = {
             self._roots.get(var, var)
             for region in thread_groups.regions_in(body)

@@ -31,10 +31,9 @@ def matrix_store(call: OpCall, scope: ThreadScope) -> S.Stmt | None:
     if held is None or dst not in scope.tiles or int(dst.dtype.bits) != 16:
         return None
     mapping = held.placement.mapping
-    if not isinstance(mapping, DigitMapping) or not _is_in_matrices(mapping):
+    if not isinstance(mapping, DigitMapping) or not is_in_matrices(mapping):
         return None
     dtype = as_dtype(str(dst.dtype))
-    lane = tirx.floormod(scope.thread, int32(WARP))
     repeats, pairs = mapping.steps[0] // 2, mapping.steps[1] // 2
     first = call.attrs.get(FIRST_COLUMN)
     if first is not None:
@@ -50,24 +49,32 @@ def matrix_store(call: OpCall, scope: ThreadScope) -> S.Stmt | None:
         steps = [repeat * 2, pair * 2 + skipped // ELEMENTS]
         value = tirx.BufferLoad(held.array, [mapping.register(steps, 0) + element])
         convert = S.BufferStore(packed, cast(value, dtype), [element], call.span)
-        row, column = mapping.indices(tirx.floordiv(scope.thread, int32(WARP)) * WARP, steps)
-        place = [row + tirx.floormod(lane, int32(16)), column - skipped + tirx.floordiv(lane, int32(16)) * ELEMENTS]
+        row, column = matrix_row(mapping, steps, scope.thread)
+        place = [row, column - skipped]
         address = tirx.address_of(tirx.BufferLoad(dst, place))
         store = stmatrix(address, tirx.address_of(tirx.BufferLoad(packed, [int32(0)])), count=4)
         return visit.sequence(
             [
                 S.AllocBuffer(packed, span=call.span),
-                _unrolled(element, ELEMENTS, convert),
+                unrolled(element, ELEMENTS, convert),
                 S.Evaluate(accessing(store, "w"), call.span),
             ],
             call.span,
         )
 
     repeat, pair = tirx.Var("repeat", "int32"), tirx.Var("pair", "int32")
-    return phase(_unrolled(repeat, repeats, _unrolled(pair, pairs, one(repeat, pair))))
+    return phase(unrolled(repeat, repeats, unrolled(pair, pairs, one(repeat, pair))))
 
 
-def _is_in_matrices(mapping: DigitMapping) -> bool:
+def matrix_row(mapping: DigitMapping, steps: list[ir.Expr], thread: ir.Expr) -> list[ir.Expr]:
+    """The element that a lane names: it begins a row of one of the four matrices whose registers begin at `steps`."""
+    lane = tirx.floormod(thread, int32(WARP))
+    row, column = mapping.indices(tirx.floordiv(thread, int32(WARP)) * WARP, steps)
+    return [row + tirx.floormod(lane, int32(16)), column + tirx.floordiv(lane, int32(16)) * ELEMENTS]
+
+
+def is_in_matrices(mapping: DigitMapping) -> bool:
+    """Whether the registers of a fragment, eight at a time, are those of four matrices."""
     if len(mapping.axes) != 2:
         return False
     rows, columns = mapping.axes
@@ -79,5 +86,6 @@ def _is_in_matrices(mapping: DigitMapping) -> bool:
     )
 
 
-def _unrolled(var: ir.Var, count: int, body: S.Stmt) -> S.Stmt:
+def unrolled(var: ir.Var, count: int, body: S.Stmt) -> S.Stmt:
+    """`body` for `count` values of `var`, written out."""
     return S.For(var, int32(0), int32(count), S.ForKind.UNROLLED, body, span=body.span)

@@ -16,6 +16,7 @@ from tile_core.passes.matrix import MatrixProduct
 from tile_core.passes.thread_scope import ThreadScope
 from tile_cuda.matrix.block_scaled import product_of
 from tile_cuda.matrix.coded import coded_forms
+from tile_cuda.matrix.load import matrix_load
 from tile_cuda.matrix.mma import warp_product
 from tile_cuda.matrix.product import Product, Refusal
 from tile_cuda.matrix.store import matrix_store
@@ -77,7 +78,9 @@ class TensorCores:
 
     def store(self, call: OpCall, scope: ThreadScope) -> S.Stmt | None:
         """See `tile_core.passes.matrix.MatrixUnits`."""
-        return matrix_store(call, scope) if self.capability >= WARPGROUP_PRODUCTS else None
+        if self.capability < WARPGROUP_PRODUCTS:
+            return None
+        return matrix_store(call, scope) or matrix_load(call, scope)
 
     def hold(self, fragment: ir.Var, scope: ThreadScope) -> S.Stmt:
         """See `tile_core.passes.matrix.MatrixUnits`."""

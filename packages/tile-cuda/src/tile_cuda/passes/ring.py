@@ -95,12 +95,14 @@ def ring_of(pipeline: Pipeline, number: int) -> Ring:
 class Arrival:
     """The barriers of a tile that is filled once, or once a turn: when it is there, and when all have read it.
 
-    Only a tile that is filled again has the second.
+    Only a tile that is filled again has the second. `is_loaded`: threads load from the tile. Products of warpgroups
+    read it by the proxy that fills it, and have been waited for.
     """
 
     preload: Preload
     full: ir.Var
     empty: ir.Var | None
+    is_loaded: bool
 
     @property
     def phase(self) -> ir.Expr:
@@ -125,7 +127,8 @@ class Arrival:
         """What the block does once it has read the tile."""
         if self.empty is None:
             return []
-        return [*have_read(), arrival(barrier_at(self.empty, int32(0)), thread)]
+        fence = have_read() if self.is_loaded else []
+        return [*fence, arrival(barrier_at(self.empty, int32(0)), thread)]
 
     def load(self, maps: Mapping[ir.Var, ir.Var]) -> S.Stmt:
         """What the copying thread does in place of the copy."""
@@ -137,13 +140,13 @@ class Arrival:
         return visit.sequence([*stmts, *_loads(copy, copy.target, [], maps[copy.target], full)])
 
 
-def arrival_of(preload: Preload) -> Arrival:
+def arrival_of(preload: Preload, *, is_loaded: bool) -> Arrival:
     """Fresh barriers."""
 
     def barrier(word: str) -> ir.Var:
         return tirx.decl_buffer((1,), "uint64", f"{preload.copy.target.name}_{word}", scope=regions.SHARED[0])
 
-    return Arrival(preload, barrier("full"), None if preload.turn is None else barrier("empty"))
+    return Arrival(preload, barrier("full"), None if preload.turn is None else barrier("empty"), is_loaded)
 
 
 def _shared_loads(

@@ -208,16 +208,18 @@ class ScheduleTiles:
 
     def __call__(self, func: tirx.PrimFunc, context: PassContext) -> tirx.PrimFunc:
         """The function after this pass."""
+        counters: list[ir.Var] = []
 
         def place(loop: S.For, mutator: Any) -> S.Stmt:
             if not launch_ir.is_launch(loop):
                 return mutator.default_mutate(loop)
             launch = launch_ir.from_stmt(loop)
             if TOGETHER in launch.options:
-                return placed(launch).to_stmt()
+                return placed(launch, counters)
             return _scheduled(launch).to_stmt() if _OPTIONS[0] in launch.options else loop
 
-        return func.with_body(visit.mutate(func.body, (S.For, place)), func.span)
+        body = visit.mutate(func.body, (S.For, place))
+        return func.with_body(visit.sequence([*map(S.AllocBuffer, counters), body]), func.span)
 
 
 def _scheduled(launch: launch_ir.Launch) -> launch_ir.Launch:

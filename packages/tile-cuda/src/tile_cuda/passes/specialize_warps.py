@@ -30,6 +30,7 @@ from tile_core.ir import regions, visit
 from tile_core.ir.descriptors import named
 from tile_core.ir.marks import SAFE_VALUE
 from tile_core.ir.renew import renewed
+from tile_core.ir.uses import Uses, uses
 from tile_core.ir.views import view_roots, viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops import OPS
@@ -52,6 +53,7 @@ from tile_cuda.passes.operand_sources import operand_sources
 from tile_cuda.passes.pipelines import (
     TURNS,
     Pipeline,
+    Preload,
     find_pipelines,
     find_preloads,
     is_plain,
@@ -72,9 +74,10 @@ from tile_cuda.passes.schedule_tiles import OPTION as PERSISTENT
 from tile_cuda.passes.schedule_tiles import PAIR, Schedule, choose, fills_a_multiprocessor, turns_around
 from tile_cuda.passes.schedule_tiles import TURNS as SCHEDULED
 from tile_cuda.passes.sharing import Cluster, cluster_of
+from tile_cuda.passes.take_tiles import handover
 from tile_cuda.passes.tensor_copies import TensorCopy, address, begins_at_unit, fits, never_fits, touched
 from tile_cuda.passes.void_products import void_at_first
-from tile_cuda.passes.walk_tiles import Walk, choose_walk, varies, walked
+from tile_cuda.passes.walk_tiles import EACH, Walk, choose_walk, copying, varies, walked
 
 OPTION = "tile.specialize_warps"
 WARP, WARPGROUP = 32, 128
@@ -165,7 +168,9 @@ class _Specializer:
         pipelines = with_hints(pipelines, launch, self._facts, cache)
         preloads = find_preloads(launch, self._parameters, self._tiles(launch), self._suits)
         staged = [ring_of(pipeline, number) for number, pipeline in enumerate(pipelines)]
-        arrived = {preload.copy.target: arrival_of(preload) for preload in preloads}
+        arrived = {
+            preload.copy.target: arrival_of(preload, is_loaded=self._is_loaded(preload, launch)) for preload in preloads
+        }
         copies = [*_copies(pipelines), *(preload.copy for preload in preloads)]
         maps = {copy.target: named(f"{copy.tensor.name}_map") for copy in copies}
         producer = producer_program(
@@ -197,11 +202,12 @@ class _Specializer:
             if preload.copy.tile is not None:
                 self._context.state.setdefault(TILES, {})[preload.copy.target] = preload.copy.tile
         consumer = visit.sequence([*counters, self._consumer(launch, pipelines, staged, arrived, cluster)])
-        producer = renewed(visit.sequence([*counters, producer]))
+        producer = copying(renewed(visit.sequence([*counters, producer])))
         head = [
             alloc for pipeline, ring in zip(pipelines, staged, strict=True) for alloc in allocations(pipeline, ring)
         ]
         head += [alloc for arrival in arrived.values() for alloc in arrival.allocations()]
+        head += handover().allocations() if launch.options.get(EACH) == 0 else []
         foreign = S.AttrStmt(int32(0), FOREIGN, int32(1), producer, launch.span)
         others = self._other_tensors(copies)
         aligned = [S.AttrStmt(tensor, ALIGNED, int32(1), visit.sequence([])) for tensor in others]
@@ -236,12 +242,11 @@ class _Specializer:
     def _walk(self, launch: launch_ir.Launch) -> Walk | None:
         """How few blocks walk over tiles that may differ in length."""
         option, facts = self._context.options.get(PERSISTENT, True), self._context.capabilities
-        pipelines, room = self._pipelines(launch), int(facts.shared_bytes or 0)
-        if option is not True:
-            return choose_walk(launch, pipelines, self._overlaps, int(option), room)
-        if not fills_a_multiprocessor(launch, pipelines, facts):
+        pipelines = self._pipelines(launch)
+        if option is True and not fills_a_multiprocessor(launch, pipelines, facts):
             return None
-        return choose_walk(launch, pipelines, self._overlaps, int(facts.fact("multiprocessors")), room)
+        blocks = int(facts.fact("multiprocessors")) if option is True else int(option)
+        return choose_walk(launch, pipelines, self._overlaps, blocks, int(facts.shared_bytes or 0))
 
     def _has_copies(self) -> bool:
         """Whether there are copies to make ahead, and the host may find that their tensors suit the accelerator."""
@@ -321,6 +326,12 @@ class _Specializer:
         if op_name(stmt) != "tile.gemm":
             return False
         return isinstance(self._multiplier.of(view(stmt, OPS), self._elsewhere), WarpgroupProduct)
+
+    def _is_loaded(self, preload: Preload, launch: launch_ir.Launch) -> bool:
+        """Whether anything but its copy and products of warpgroups uses the tile of a preload."""
+        tile = preload.copy.target
+        known = [preload.stmt, *filter(self._overlaps, visit.collect(launch.body, S.Evaluate))]
+        return uses(tile, launch.body) != Uses(operands=sum(uses(tile, stmt).operands for stmt in known))
 
     def _other_tensors(self, copies: list[TensorCopy]) -> list[ir.Var]:
         """The tensors that the block's threads access themselves."""

@@ -3,8 +3,9 @@
 The instructions leave two neighbours of a row in a thread, so that a warp that stored them would write eight rows in
 pieces of 16 bytes. A copy of such a fragment to a tensor is therefore made in two: into a shared tile in swizzled
 order, without bank conflicts (`matrix/store.py`), and from there in whole vectors along the rows, or by the copy
-engine. Tiles into which the author copies such a fragment are laid out in the same way. In a loop, where the tiles of
-the pipeline are never free, a result goes in parts through two smaller tiles, and is on its way while the loop goes on.
+engine. Tiles into which the author copies such a fragment are laid out in the same way, and operands that he keeps in
+registers are read from such tiles as results are written (`matrix/load.py`). In a loop, where the tiles of the pipeline
+are never free, a result goes in parts through two smaller tiles, and is on its way while the loop goes on.
 
 Runs on tile ops, after `specialize_warps`. A result for which shared memory has no room is stored as it is.
 """
@@ -96,6 +97,8 @@ class _Stager:
         def evaluate(stmt: S.Evaluate, _mutator: Any) -> S.Stmt:
             if op_name(stmt) != "tile.copy" or is_by_threads(_view(stmt)):
                 return stmt
+            if _is_operand_load(_view(stmt), held):
+                return _by_instructions(_view(stmt))
             return self._copy(_view(stmt), held) or stmt
 
         def loop(node: S.For, mutator: Any) -> S.Stmt:
@@ -312,6 +315,13 @@ class _Exit:
 
 def _of_threads(*stmts: S.Stmt) -> S.Stmt:
     return S.AttrStmt(int32(0), FOREIGN, int32(0), visit.sequence(list(stmts)))
+
+
+def _is_operand_load(call: OpCall, held: set[ir.Var]) -> bool:
+    """Whether a copy reads all of a shared tile into a fragment that instructions prescribe."""
+    src, dst = call.region("src"), call.region("dst")
+    is_shared = regions.scope(src.source) in regions.SHARED and len(src.region) == len(dst.region) == 2
+    return dst.source in held and is_shared and regions.is_whole(src) and regions.is_whole(dst)
 
 
 def _by_instructions(call: OpCall, part: ir.TensorRegion | None = None, first: int = 0) -> S.Stmt:
