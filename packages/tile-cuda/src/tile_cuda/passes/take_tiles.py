@@ -46,14 +46,20 @@ class Handover:
         return [slots, full, S.AllocBuffer(self.empty, {ASYNCHRONOUS: ALWAYS, ARRIVALS: "empty", PART: "empty"})]
 
     def take(self, turn: ir.Expr, tile: ir.Var, thread: ir.Var) -> list[S.Stmt]:
-        """What the block's threads do at the start of a turn: `tile` becomes the number of its tile."""
+        """What the block's threads do at the start of a turn: `tile` becomes the number of its tile.
+
+        One lane of a warp reads it and says so, behind the exchange: it has arrived in all of them then.
+        """
         place, phase = _place(turn)
-        arrival = S.Evaluate(mbarrier_arrive(_address(self.empty, place)))
+        is_first = E.EQ(tirx.floormod(thread, int32(WARP)), int32(0))
+        read = tirx.if_then_else(is_first, tirx.BufferLoad(self.slots, [place]), int32(0))
+        all_lanes = [int32(0), int32(WARP), E.IntImm("uint32", 0xFFFFFFFF)]
+        number = tirx.Var("number", "int32")
         return [
             S.Evaluate(mbarrier_wait(_address(self.full, place), phase)),
-            S.Bind(tile, tirx.max(tirx.BufferLoad(self.slots, [place]), int32(0))),
-            S.Evaluate(ir.Call(tile_op("tile.thread.sync_warp"), [], ret_ty="void")),
-            S.IfThenElse(E.EQ(tirx.floormod(thread, int32(WARP)), int32(0)), arrival, None),
+            S.Bind(number, ir.Call(tile_op("tile.shfl_sync"), [read, *all_lanes], ret_ty=ir.PrimType("int32"))),
+            S.Bind(tile, tirx.max(number, int32(0))),
+            S.IfThenElse(is_first, S.Evaluate(mbarrier_arrive(_address(self.empty, place))), None),
         ]
 
     def give(self, turn: ir.Expr, tile: ir.Var, next_tile: ir.Var) -> list[S.Stmt]:
