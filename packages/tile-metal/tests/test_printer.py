@@ -108,6 +108,24 @@ def test_scalars_and_sizes_are_in_constant_memory(rows: int) -> None:
 
 
 @T.prim_func
+def named(device: T.Tensor((64,), "float16"), kernel: T.Tensor((64,), "float16"), thread: T.int32):
+    with T.Kernel(1, threads=64) as threadgroup:
+        uint4 = T.alloc_shared((64,), "float16")
+        half = T.alloc_fragment((64,), "float16")
+        T.copy(device, uint4)
+        T.copy(uint4, half)
+        for ushort2 in T.Parallel(64):
+            kernel[ushort2] = half[ushort2] + T.cast(thread + threadgroup, "float16")
+
+
+@pytest.mark.emulate
+def test_words_of_metal_are_names_of_authors_too() -> None:
+    a, b = torch.randn(64).half(), torch.full((64,), torch.nan).half()
+    emulated(named)(a, b, 3)
+    assert torch.equal(b, a + 3)
+
+
+@T.prim_func
 def crossing(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "bfloat16"), C: T.Tensor((64,), "float16")):
     with T.Kernel(1, threads=64):
         for i in T.Parallel(64):
@@ -126,7 +144,9 @@ def test_half_and_bfloat_become_each_other_through_float() -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("kernel", [functions, of_sizes, crossing], ids=["functions", "sizes", "crossing"])
+@pytest.mark.parametrize(
+    "kernel", [functions, of_sizes, named, crossing], ids=["functions", "sizes", "named", "crossing"]
+)
 def test_clang_reads_it(kernel: Any, read: Callable[[str], None]) -> None:
     read(tl.compile(kernel, target="metal").get_kernel_source())
 

@@ -76,10 +76,16 @@ _TYPES = {
     "bfloat16": "bfloat",
 }
 _KEYWORDS = """
-atomic_int atomic_uint atomic_float bfloat constant device fragment half kernel metal ptrdiff_t ray_data sampler
-simdgroup_barrier thread threadgroup threadgroup_barrier threadgroup_imageblock tile_block tile_counted tile_lane
-tile_shared tile_thread uchar uint ulong ushort vec vertex visible
+as_type atomic_fetch_add_explicit atomic_fetch_max_explicit atomic_fetch_min_explicit atomic_fetch_or_explicit
+atomic_float atomic_int atomic_store_explicit atomic_uint constant device fragment kernel mem_flags memory_order_relaxed
+metal ray_data sampler simd_all simd_any simd_ballot simd_vote simdgroup_barrier thread threadgroup threadgroup_barrier
+threadgroup_imageblock tile_block tile_counted tile_lane tile_shared tile_thread vec vertex visible
 """
+_VECTORS = [
+    f"{name}{size}"
+    for name in "bool char uchar short ushort int uint long ulong half float".split()
+    for size in (2, 3, 4)
+]
 
 
 def _parameter(printer: Printer, parameter: Parameter, number: int, is_written: bool) -> tuple[str, str]:
@@ -168,7 +174,7 @@ _SIMT = simt_language(
     built_in=BUILT_IN,
     restrict="",
     header=(PRELUDE,),
-    keywords=frozenset(_KEYWORDS.split()) | {f"tile_argument_{number}" for number in range(MOST_BUFFERS)},
+    keywords=frozenset((*_KEYWORDS.split(), *_VECTORS)) | {f"tile_argument_{number}" for number in range(MOST_BUFFERS)},
 )
 _ABSENT = ("float64", "handle")
 MSL = replace(
