@@ -20,7 +20,16 @@ BACKENDS = ("cuda", "rocm", "metal", "ascend")
 LIMIT = 0.15
 _SILENT = re.compile(r"(from \S+ )?import |#(else|endif|pragma once)")
 PARTS = {
-    "printer": ("printer.py", "words.py", "exchanges.py", "functions.py", "atomics.py", "narrow.py", "launches.py", "cube.py"),
+    "printer": (
+        "printer.py",
+        "words.py",
+        "exchanges.py",
+        "functions.py",
+        "atomics.py",
+        "narrow.py",
+        "launches.py",
+        "cube.py",
+    ),
     "emulator headers": ("emulator/include/*.h",),
 }
 
