@@ -47,7 +47,9 @@ GEMMS: list[tuple[int, int, int, dict[str, Any], str]] = [
         {"dtype": "int8", "out_dtype": "int32", "block": (128, 96, 64), "transpose_b": True},
         "tcgen05 m128n96k32_s32_s8_s8",
     ),
-    (128, 128, 64, {"block": (64, 128, 64)}, "mma m16n8k16_f32_f16_f16"),
+    (100, 128, 64, {"block": (64, 128, 64)}, "tcgen05 m64n128k16_f32_f16_f16"),
+    (64, 96, 64, {"block": (64, 96, 64), "threads": 256, "transpose_b": True}, "tcgen05 m64n96k16_f32_f16_f16"),
+    (128, 64, 64, {"block": (32, 64, 64)}, "mma m16n8k16_f32_f16_f16"),
 ]
 
 
@@ -98,6 +100,33 @@ def test_attention(sequence: int, options: dict[str, Any]) -> None:
     report = kernel.report()
     assert report["fragments_in_shared"] == [] and len(report["products"]) == 3
     assert all("tcgen05" in product for product in report["products"])
+
+
+@pytest.mark.emulate
+def test_sixty_four_rows_stay_with_warps_where_another_product_does() -> None:
+    """The second product has its 64 rows of A in a fragment, which tensor memory does not take."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 32), "float16"), D: T.Tensor((64, 32), "float32")):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            first, second = T.alloc_fragment((64, 32), "float32"), T.alloc_fragment((64, 32), "float32")
+            half = T.alloc_fragment((64, 32), "float16")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, first, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+            T.copy(first, half)
+            T.gemm(half, b, second, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+            T.copy(second, D)
+
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-2, 3, shape).astype("float16") for shape in ((64, 32), (32, 32)))
+    d = np.full((64, 32), np.nan, "float32")
+    made = emulated(kernel)
+    made(a, b, d)
+    np.testing.assert_array_equal(d, a.astype("float32") @ b.astype("float32") @ b.astype("float32"))
+    assert all(product.split(": ")[1].startswith("mma") for product in made.report()["products"])
+    assert made.report()["fragments_in_shared"] == []
 
 
 @pytest.mark.emulate
@@ -256,6 +285,8 @@ def test_it_compiles(build: Any) -> None:
     assert "tcgen05.mma.cta_group::1.kind::f16" in source
     source = build(example("attention").attention(1, 1, 256, 128, causal=True), ("sm_100",))
     assert "tile_tcgen05_mma_ts_f16" in source
+    source = build(example("gemm").gemm(128, 128, 64, block=(64, 64, 64)), ("sm_100",))
+    assert "tcgen05.ld.sync.aligned.16x32bx2.x32.b32" in source
 
 
 def with_tiles(m: int, n: int, k: int, dtype: str = "float16", tiles: int = 1) -> Any:
@@ -278,7 +309,8 @@ def with_tiles(m: int, n: int, k: int, dtype: str = "float16", tiles: int = 1) -
 @pytest.mark.parametrize(
     ("kind", "names", "kernel"),
     [
-        (MissingLoweringError, "64 × 32 × 16 .* nearest is 128 × 32 × 16", lambda: with_tiles(64, 32, 16)),
+        (MissingLoweringError, "32 × 32 × 16 .* nearest is 64 × 32 × 16", lambda: with_tiles(32, 32, 16)),
+        (MissingLoweringError, "96 × 32 × 16 .* nearest is 128 × 32 × 16", lambda: with_tiles(96, 32, 16)),
         (MissingLoweringError, "128 × 24 × 40 .* nearest is 128 × 32 × 48", lambda: with_tiles(128, 24, 40)),
         (MissingLoweringError, "does not multiply float64", lambda: with_tiles(128, 32, 16, "float64")),
         (AllocationError, "1024 columns of tensor memory", lambda: with_tiles(128, 256, 16, tiles=3)),

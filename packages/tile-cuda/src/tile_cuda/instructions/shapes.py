@@ -191,7 +191,10 @@ class MatrixInstruction:
 
     @property
     def d_layout(self) -> FragmentLayout:
-        """The registers of C and D; of `tcgen05` those into which its rows in tensor memory are loaded."""
+        """The registers of C and D; of `tcgen05` those into which its rows in tensor memory are loaded.
+
+        Of 64 such rows each 16 lanes are the first of a warp.
+        """
         if self.family == "tcgen05":
             return rows_of_threads(self.m, self.n)
         return accumulator(16, self.n, WARPGROUP // LANES) if self.family == "wgmma" else accumulator(self.m, self.n)
@@ -302,7 +305,10 @@ def _wgmma() -> Iterator[MatrixInstruction]:
 
 
 def _tcgen05() -> Iterator[MatrixInstruction]:
-    """Rows are 128, the lanes of tensor memory. PTX ISA, "tcgen05.mma", of one CTA and without sparsity or scales."""
+    """Rows are the lanes of tensor memory: all 128, or of each warp's 32 the first 16.
+
+    PTX ISA, "tcgen05.mma", "Data Path Layout Organization"; of one CTA, without sparsity and scales.
+    """
     kinds = [
         ("float32", *_F16, 16),
         ("float32", *_BF16, 16),
@@ -311,8 +317,8 @@ def _tcgen05() -> Iterator[MatrixInstruction]:
         *(("int32", a, b, 32) for a, b in _BYTES),
     ]
     for d, a, b, k in kinds:
-        for n in range(16, 257, 16):
-            yield MatrixInstruction("tcgen05", 128, n, k, d, a, b, 100, 100 if d == "int32" else 110)
+        for m, n in product((128, 64), range(16, 257, 16)):
+            yield MatrixInstruction("tcgen05", m, n, k, d, a, b, 100, 100 if d == "int32" else 110)
 
 
 TABLE: tuple[MatrixInstruction, ...] = (*_mma(), *_wgmma(), *_tcgen05())

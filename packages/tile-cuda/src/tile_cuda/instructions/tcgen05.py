@@ -2,8 +2,9 @@
 
 Tensor memory has 128 lanes of 512 columns of 32 bits; an address is `lane << 16 | column`. One thread begins a product
 of shared operands, whose rows of D are lanes; `tcgen05_commit` lets a barrier's phase wait for what was begun. Threads
-load and store lanes, warp w of a warpgroup the lanes from 32 w on. Here are the forms of one CTA with 128 rows; they
-have been compiled for sm_100a and run in the emulator, not on hardware.
+load and store lanes, warp w of a warpgroup the lanes from 32 w on. Here are the forms of one CTA with 128 rows, and
+with 64, which are the first 16 lanes of each warp; they have been compiled for sm_100a and run in the emulator, not on
+hardware.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
     "tcgen05_wait",
 ]
 
-COLUMNS = 512
+LANES, COLUMNS = 128, 512
 FEWEST_COLUMNS = 32
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 SWIZZLES = {0: 0, 128: 2, 64: 4, 32: 6}
@@ -77,7 +78,7 @@ _OPERANDS = {
 
 
 def decoded(ptx_type: str, descriptor: int) -> tuple[MatrixInstruction, dict[str, int]] | None:
-    """The instruction of a descriptor for operands as `ptx_type`, and its orders and signs; `None` for any other.
+    """The instruction of 128 rows of a descriptor for operands as `ptx_type`, its orders and signs; `None` for others.
 
     >>> found, forms = decoded("bf16", 0x8400010)
     >>> found.name, forms["b_trans"]
@@ -86,7 +87,8 @@ def decoded(ptx_type: str, descriptor: int) -> tuple[MatrixInstruction, dict[str
     k, formats = _OPERANDS[_KINDS[ptx_type]]
     d, a, b, n, m = (descriptor >> position & mask for position, mask in _FIELDS.values())
     types = _ACCUMULATORS.get(d), formats.get(a), formats.get(b)
-    found = None if None in types else shapes.find("tcgen05", (m << 4, n << 3, k), *map(str, types))
+    is_known = None not in types and m << 4 == LANES
+    found = shapes.find("tcgen05", (m << 4, n << 3, k), *map(str, types)) if is_known else None
     flags = {"scale_a": 13, "scale_b": 14, "a_trans": 15, "b_trans": 16}
     forms = {name: descriptor >> position & 1 for name, position in flags.items()}
     forms |= {name: -1 if forms[name] else 1 for name in ("scale_a", "scale_b")}
@@ -120,7 +122,8 @@ def _products(op: str, in_tensor_memory: bool) -> Instruction:
         flags = (int(attributes["a_trans"]), int(attributes["b_trans"]), in_tensor_memory)
         words = ["true" if flag else "false" for flag in flags]
         signs = [str(int(attributes["scale_a"])), str(int(attributes["scale_b"]))]
-        return f"tile::tcgen05_mma<{', '.join([str(found.n), str(found.k), host_types(found), *words, *signs])}>"
+        sizes = [str(found.m), str(found.n), str(found.k)]
+        return f"tile::tcgen05_mma<{', '.join([*sizes, host_types(found), *words, *signs])}>"
 
     return Instruction(op, device, host, {})
 
@@ -164,8 +167,8 @@ def tcgen05_mma_ts(
     scale_b: int = 1,
 ) -> ir.Call:
     """As `tcgen05_mma`, with A in tensor memory at `a`: a row a lane, its elements packed, of at least 8 bits."""
-    if instruction.a in UNITS:
-        raise ValueError(f"A of {instruction.a} is not in tensor memory")
+    if instruction.a in UNITS or instruction.m != LANES:
+        raise ValueError(f"{instruction.m} rows of A of {instruction.a} are not in tensor memory")
     return MMA_TS((d, a, b, accumulate), _checked(instruction, False, b_trans, scale_a, scale_b))
 
 
@@ -249,12 +252,18 @@ def tcgen05_commit(barrier: ir.Expr) -> ir.Call:
     return COMMIT((barrier,))
 
 
-def _load_text(name: str, mnemonic: str, count: int) -> str:
+def _shape(count: int, upper: int) -> tuple[str, str]:
+    """The shape of a move, and what follows its address."""
+    return (f"16x32bx2.x{count}.b32", f", {upper}") if upper else (f"32x32b.x{count}.b32", "")
+
+
+def _load_text(name: str, mnemonic: str, count: int, upper: int) -> str:
+    shape, behind = _shape(count, upper)
     outputs = ", ".join(f'"=r"(words[{at}])' for at in range(count))
     return f"""
 {INLINE} void {name}(void* registers, unsigned address) {{
   unsigned* const words = static_cast<unsigned*>(registers);
-  asm volatile("{mnemonic}.32x32b.x{count}.b32 {{{numbers(0, count)}}}, [%{count}];"
+  asm volatile("{mnemonic}.{shape} {{{numbers(0, count)}}}, [%{count}]{behind};"
                : {outputs}
                : "r"(address)
                : "memory");
@@ -262,12 +271,13 @@ def _load_text(name: str, mnemonic: str, count: int) -> str:
 """
 
 
-def _store_text(name: str, mnemonic: str, count: int) -> str:
+def _store_text(name: str, mnemonic: str, count: int, upper: int) -> str:
+    shape, behind = _shape(count, upper)
     inputs = ", ".join(f'"r"(words[{at}])' for at in range(count))
     return f"""
 {INLINE} void {name}(unsigned address, const void* registers) {{
   const unsigned* const words = static_cast<const unsigned*>(registers);
-  asm volatile("{mnemonic}.32x32b.x{count}.b32 [%0], {{{numbers(1, count)}}};" ::
+  asm volatile("{mnemonic}.{shape} [%0]{behind}, {{{numbers(1, count)}}};" ::
                "r"(address), {inputs}
                : "memory");
 }}
@@ -278,9 +288,10 @@ def _moves(name: str, ptx: str) -> Instruction:
     is_load = name == "load"
 
     def device(attributes: Attributes) -> Function:
-        count = int(attributes["count"])
-        called = f"tile_tcgen05_{name}_x{count}"
-        return Function(called, (_load_text if is_load else _store_text)(called, f"tcgen05.{ptx}.sync.aligned", count))
+        count, upper = int(attributes["count"]), int(attributes.get("upper", 0))
+        called = f"tile_tcgen05_{name}_x{count}{f'_upper_{upper}' if upper else ''}"
+        text = _load_text if is_load else _store_text
+        return Function(called, text(called, f"tcgen05.{ptx}.sync.aligned", count, upper))
 
     def size(attributes: Attributes) -> int:
         return 4 * int(attributes["count"])
@@ -289,7 +300,7 @@ def _moves(name: str, ptx: str) -> Instruction:
     return Instruction(
         f"cuda.tcgen05_{name}",
         device,
-        lambda attributes: f"tile::tcgen05_{name}<{int(attributes['count'])}>",
+        lambda attributes: f"tile::tcgen05_{name}<{int(attributes['count'])}, {int(attributes.get('upper', 0))}>",
         pointers,
     )
 
@@ -297,18 +308,24 @@ def _moves(name: str, ptx: str) -> Instruction:
 LOAD, STORE = _moves("load", "ld"), _moves("store", "st")
 
 
-def tcgen05_load(registers: ir.Expr, address: ir.Expr, *, count: int) -> ir.Call:
+def tcgen05_load(registers: ir.Expr, address: ir.Expr, *, count: int, upper: int = 0) -> ir.Call:
     """Load `count` columns of this thread's lane into its 32-bit registers; they are there after `tcgen05_wait`.
+
+    With `upper` a warp moves its first 16 lanes: its upper half of threads has their columns from `upper` further on.
 
     Raises:
         ValueError: `count` is no power of two up to 128.
     """
-    return LOAD((registers, address), {"count": _counted(count)})
+    return LOAD((registers, address), _form(count, upper))
 
 
-def tcgen05_store(address: ir.Expr, registers: ir.Expr, *, count: int) -> ir.Call:
-    """Store `count` 32-bit registers to columns of this thread's lane. Raises as `tcgen05_load`."""
-    return STORE((address, registers), {"count": _counted(count)})
+def tcgen05_store(address: ir.Expr, registers: ir.Expr, *, count: int, upper: int = 0) -> ir.Call:
+    """Store `count` 32-bit registers to columns of this thread's lane. `upper`, and raises, as `tcgen05_load`."""
+    return STORE((address, registers), _form(count, upper))
+
+
+def _form(count: int, upper: int) -> dict[str, int]:
+    return {"count": _counted(count), "upper": upper} if upper else {"count": _counted(count)}
 
 
 def _counted(count: int) -> int:

@@ -60,6 +60,8 @@ def _scaled_product(call: OpCall) -> ScaledTensorProduct | Refusal:
         if not in_tensor_memory(factors) or not regions.is_whole(call.region(FACTORS[side])):
             return Refusal(f"block-scaled tcgen05 wants the factors of {side.upper()} in a whole tile of tensor memory")
     m, n, k = sizes(call)
+    if m % LANES:
+        return Refusal(f"block-scaled tcgen05 multiplies {LANES} rows at once, not {m}")
     if n > found.instruction.n and found.instruction.n % LINES:
         return Refusal(f"the factors of {n} columns cannot be taken {found.instruction.n} at a time")
     width = regions.constant(call.region("fa").source.shape[-1]) or 0

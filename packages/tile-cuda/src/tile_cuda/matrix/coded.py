@@ -18,7 +18,7 @@ from tile_core.passes.coded_tiles import Form
 from tile_cuda.instructions.shapes import NARROW_FORMATS, UNITS, find
 from tile_cuda.matrix.mma import shared_by_warps
 from tile_cuda.matrix.product import sizes
-from tile_cuda.matrix.tcgen05 import FIRST, LANES, LAST, MOST_THREADS, columns_at_once, in_tensor_memory
+from tile_cuda.matrix.tcgen05 import FIRST, LANES, LAST, MOST_THREADS, columns_at_once, in_tensor_memory, rows_at_once
 
 DEPTH, ROWS = 32, 16
 BY_WARPS = 120
@@ -67,7 +67,7 @@ def _in_tensor_memory(call: OpCall, dtypes: Mapping[str, DType], threads: int, *
     held = {side: regions.scope(call.region(side).source) for side in "ab"}
     if any(held[side] not in regions.SHARED and dtypes[side].name not in UNITS for side in held):
         return False
-    if m % LANES or not m or columns_at_once(n) is None:
+    if rows_at_once(m) is None or columns_at_once(n) is None:
         return False
     if in_tensor_memory(c.source):
         return True

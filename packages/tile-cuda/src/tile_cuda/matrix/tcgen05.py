@@ -1,9 +1,10 @@
-"""Products in tensor memory (`tcgen05.mma`): one thread multiplies 128 rows at once, C stays where it is.
+"""Products in tensor memory (`tcgen05.mma`): one thread multiplies 128 rows at once, or 64, C stays where it is.
 
 C is a tile of tensor memory, B is in shared memory, A in either. Rows of a C of more than 128 lie beside each other,
-128 at a time. One thread of the block's first warp issues every instruction, and all threads wait for them at a barrier
-of the product's own; where the author waits for the product (`IN_FLIGHT`), nothing waits here. Operands in shared
-memory lie as those of `wgmma` do. PTX ISA, "tcgen05.mma". This was compiled and emulated, and has not run on hardware.
+128 at a time; 64 rows are the first 16 lanes of each warp, and their A is in shared memory. One thread of the block's
+first warp issues every instruction, and all threads wait for them at a barrier of the product's own; where the author
+waits for the product (`IN_FLIGHT`), nothing waits here. Operands in shared memory lie as those of `wgmma` do. PTX ISA,
+"tcgen05.mma". This was compiled and emulated, and has not run on hardware.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ TENSOR_MEMORY = "shared.tmem"
 FIRST, LAST = 100, 119
 """The capabilities between which there is tensor memory."""
 LANES, WORD_BITS, DEPTH_BYTES = 128, 32, 32
+HALF = 64
+"""Rows of the smaller instruction: of each warp's lanes the first half."""
 MOST_COLUMNS, COLUMN_STEP = 256, 16
 MOST_THREADS = 256
 """Threads of a block that share fragments of products made in tensor memory."""
@@ -85,17 +88,23 @@ def tensor_product(call: OpCall) -> TensorProduct | Refusal:
     if not in_tensor_memory(c) or not regions.is_whole(call.region("c")):
         return Refusal("tcgen05 wants C to be a whole tile of tensor memory")
     m, n, k = sizes(call)
-    wide = columns_at_once(n)
-    if m % LANES or not m or wide is None or k % depth or not k:
-        near = [max(1, -(-size // step)) * step for size, step in ((m, LANES), (n, COLUMN_STEP), (k, depth))]
-        units = f"{LANES} × {COLUMN_STEP} × {depth}"
+    rows, wide = rows_at_once(m), columns_at_once(n)
+    if rows is None or wide is None or k % depth or not k:
+        least = HALF if m <= HALF else LANES
+        near = [max(1, -(-size // step)) * step for size, step in ((m, least), (n, COLUMN_STEP), (k, depth))]
+        units = f"{LANES} × {COLUMN_STEP} × {depth} (or has {HALF} rows)"
         return Refusal(
             f"the tile {m} × {n} × {k} is not made of multiples of {units}; the nearest is "
             f"{near[0]} × {near[1]} × {near[2]}"
         )
-    instruction = find("tcgen05", (LANES, wide, depth), *types)
+    instruction = find("tcgen05", (rows, wide, depth), *types)
     assert instruction is not None
     return placed(call, instruction)
+
+
+def rows_at_once(m: int) -> int | None:
+    """The rows of the instruction that divides `m` rows of C."""
+    return HALF if m == HALF else LANES if m and m % LANES == 0 else None
 
 
 def columns_at_once(n: int) -> int | None:
@@ -113,13 +122,15 @@ def placed(call: OpCall, instruction: MatrixInstruction) -> TensorProduct | Refu
     if in_tensor_memory(call.region("a").source):
         if transposed(call, "a") or not regions.is_whole(call.region("a")) or dtype.bits not in (8, 16):
             return Refusal("tcgen05 reads an A in tensor memory whole, by rows, with elements of 8 or 16 bits")
+        if instruction.m != LANES:
+            return Refusal(f"tcgen05 reads {instruction.m} rows of A from shared memory")
     elif regions.scope(call.region("a").source) in regions.SHARED:
         a = shared_matrix(call.region("a"), depth_is_last=not transposed(call, "a"))
         if a is None:
             return Refusal("A has elements that are not whole bytes")
     else:
         return Refusal("tcgen05 reads A from shared or tensor memory")
-    for side, operand, step in (("B", b, instruction.n), *([] if a is None else [("A", a, LANES)])):
+    for side, operand, step in (("B", b, instruction.n), *([] if a is None else [("A", a, instruction.m)])):
         if operand is None or not operand.is_in_strips():
             return Refusal(f"tcgen05 reads {side} in strips of 32, 64 or 128 bytes and eight rows")
         if not operand.depth_is_contiguous and (
@@ -190,7 +201,7 @@ class Issue:
     def instructions(self, a_start: ir.Var, b_start: ir.Var) -> Iterator[ir.Expr]:
         """Those of the thread that issues, from descriptors of the operands' beginnings on."""
         product, wide, depth = self.product, self.product.instruction.n, self.product.instruction.k
-        for row in range(0, self.m, LANES):
+        for row in range(0, self.m, product.instruction.m):
             for column in range(0, self.n, wide):
                 d = address(self.c, row // LANES * self.n + column)
                 for at in range(0, self.k, depth):

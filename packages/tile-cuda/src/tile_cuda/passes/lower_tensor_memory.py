@@ -36,22 +36,28 @@ from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.tcgen05 import tcgen05_fence, tcgen05_load, tcgen05_store, tcgen05_wait
 from tile_cuda.matrix.block_scaled import product_of
 from tile_cuda.matrix.product import Refusal
-from tile_cuda.matrix.tcgen05 import LANES, WORD_BITS, address, foreign, in_tensor_memory
+from tile_cuda.matrix.tcgen05 import HALF, LANES, WORD_BITS, address, foreign, in_tensor_memory
 from tile_cuda.matrix.units import TensorCores
 from tile_cuda.matrix.warp import WARP
 from tile_cuda.passes.note_descriptors import placed_apart
 
+UPPER = WARP // 2
+"""The first of a warp's upper lanes."""
 _LANE_SHIFT, _MOST_AT_ONCE = 16, 128
 
 
 @dataclass(frozen=True)
 class Deal:
-    """How warpgroups share a tile of `runs` × 128 rows: `down` × `across` of them, each thread `columns` of a row."""
+    """How warpgroups share a tile of `runs` × 128 rows: `down` × `across` of them, each thread `columns` of a row.
+
+    In two `halves` a warp has 16 rows, as products of 64 leave them, and its upper lanes have the columns behind.
+    """
 
     runs: int
     down: int
     across: int
     columns: int
+    halves: int = 1
 
     @property
     def elements(self) -> int:
@@ -60,16 +66,19 @@ class Deal:
 
     def place(self, row: Any, column: Any) -> tuple[Any, Any]:
         """Thread and element of a thread."""
-        run = row // LANES
-        thread = row % LANES + LANES * (run % self.down) + LANES * self.down * (column // self.columns)
+        run, lane, together = row // LANES, row % LANES, self.columns * self.halves
+        if self.halves > 1:
+            lane = lane // UPPER * WARP + lane % UPPER + column % together // self.columns * UPPER
+        thread = lane + LANES * (run % self.down) + LANES * self.down * (column // together)
         return thread, run // self.down * self.columns + column % self.columns
 
     def starts(self, group: ir.Expr) -> Iterator[tuple[ir.Expr, int]]:
-        """For each run of a thread of warpgroup `group`: its first column in tensor memory, and its first element."""
-        across = tirx.floordiv(group, int32(self.down)) * int32(self.columns)
+        """For each run of warpgroup `group`: its first column in tensor memory, and a thread's first element."""
+        together = self.columns * self.halves
+        across = tirx.floordiv(group, int32(self.down)) * int32(together)
         for number in range(self.runs // self.down):
             run = tirx.floormod(group, int32(self.down)) + int32(number * self.down)
-            yield run * int32(self.columns * self.across) + across, number * self.columns
+            yield run * int32(together * self.across) + across, number * self.columns
 
 
 def dealt(memory: ir.Var, threads: int) -> Deal | None:
@@ -78,11 +87,12 @@ def dealt(memory: ir.Var, threads: int) -> Deal | None:
     runs, groups = max(1, -(-rows // LANES)), threads // LANES
     if threads % LANES or not groups or (rows > LANES and rows % LANES):
         return None
-    down = gcd(runs, groups)
+    down, halves = gcd(runs, groups), 2 if rows == HALF else 1
     across = groups // down
-    if columns % across or columns // across * int(memory.dtype.bits) % WORD_BITS:
+    together = across * halves
+    if columns % together or columns // together * int(memory.dtype.bits) % WORD_BITS:
         return None
-    return Deal(runs, down, across, columns // across)
+    return Deal(runs, down, across, columns // together, halves)
 
 
 @dataclass(frozen=True)
@@ -204,7 +214,8 @@ class _Copy:
                 count = 1 << min(_MOST_AT_ONCE, words - done).bit_length() - 1
                 held = tirx.address_of(tirx.BufferLoad(self._row, [int32(element + done * WORD_BITS // bits)]))
                 at = start + E.IntImm("uint32", done)
-                yield tcgen05_load(held, at, count=count) if self._loads else tcgen05_store(at, held, count=count)
+                form = {"count": count, "upper": words if self._deal.halves > 1 else 0}
+                yield tcgen05_load(held, at, **form) if self._loads else tcgen05_store(at, held, **form)
                 done += count
 
     def _nest(self) -> S.Stmt:

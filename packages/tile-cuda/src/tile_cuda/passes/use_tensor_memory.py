@@ -34,8 +34,8 @@ from tile_core.passes.accesses import substitute
 from tile_core.passes.base import PassContext
 from tile_core.passes.ranges import reads_memory
 from tile_cuda.instructions.tcgen05 import COLUMNS
-from tile_cuda.matrix.product import Refusal
-from tile_cuda.matrix.tcgen05 import LANES, MOST_THREADS, TENSOR_MEMORY, in_tensor_memory, tensor_product
+from tile_cuda.matrix.product import Refusal, sizes
+from tile_cuda.matrix.tcgen05 import HALF, LANES, MOST_THREADS, TENSOR_MEMORY, in_tensor_memory, tensor_product
 from tile_cuda.matrix.units import TENSOR_MEMORY_OPTION, TensorCores
 from tile_cuda.passes.lower_asynchrony import is_asynchronous
 from tile_cuda.passes.lower_tensor_memory import dealt
@@ -104,7 +104,11 @@ def _that_fit(
     """The tiles of fragments all of whose products are made there; none where there are not enough columns."""
     while True:
         made = [call for call in calls if _is_made(call, tiles, threads) and not refused & _fragments(call)]
-        results = {call.region("c").source for call in calls if call not in made} - refused
+        left = [call for call in calls if call not in made]
+        results = {call.region("c").source for call in left} - refused
+        if left and not results:
+            # Warps that make the others hold rows another way, and 64 rows are theirs as well.
+            results = {call.region("c").source for call in made if sizes(call)[0] == HALF}
         if not results:
             break
         refused |= results

@@ -199,16 +199,20 @@ inline void tcgen05_dealloc(uint32_t address, int columns) {
 }
 inline void tcgen05_relinquish() {}
 
-// The words of this thread's lane at `address`, whose lane is the first of the warp's.
-inline uint32_t* own_tensor_words(uint32_t address, unsigned count) {
-  const unsigned first = block.self->linear / 32 % 4 * 32;
+// The words of this thread's lane at `address`, whose lane is the first of the warp's. With `Upper` the upper half of a
+// warp has the lanes of the lower one, and columns that are so many further on.
+template <unsigned Upper>
+uint32_t* own_tensor_words(uint32_t address, unsigned count, bool is_load) {
+  const unsigned first = block.self->linear / 32 % 4 * 32, lane = block.lane();
   if (address >> 16 != first) stop(Fault::kInstruction, "moves lanes of tensor memory that are not those of its warp");
-  return tensor_words(first + block.lane(), address & 0xffff, count);
+  const unsigned column = (address & 0xffff) + (Upper != 0 ? lane / 16 * Upper : 0);
+  uint32_t* const words = tensor_words(first + (Upper != 0 ? lane % 16 : lane), column, count);
+  note_move(address >> 21 & 3, column, count, is_load);
+  return words;
 }
-template <unsigned Count>
+template <unsigned Count, unsigned Upper>
 void tcgen05_load(void* registers, uint32_t address) {
-  const uint32_t* const words = own_tensor_words(address, Count);
-  note_move(address >> 21 & 3, address & 0xffff, Count, true);
+  const uint32_t* const words = own_tensor_words<Upper>(address, Count, true);
   begun.mark(Written::kUnderWay);
   TensorThread& mine = tensor_memory().threads[block.self->linear];
   auto* const held = new HeldLoad{registers, Count, {}, begun, mine.held};
@@ -217,10 +221,9 @@ void tcgen05_load(void* registers, uint32_t address) {
   begun = Begun{};
   memset(registers, kNoValue, Count * sizeof(uint32_t));
 }
-template <unsigned Count>
+template <unsigned Count, unsigned Upper>
 void tcgen05_store(uint32_t address, const void* registers) {
-  uint32_t* const words = own_tensor_words(address, Count);
-  note_move(address >> 21 & 3, address & 0xffff, Count, false);
+  uint32_t* const words = own_tensor_words<Upper>(address, Count, false);
   memcpy(words, registers, Count * sizeof(uint32_t));
 }
 // What was loaded is there from here on.
@@ -267,10 +270,13 @@ inline Descriptor tensor_descriptor(uint64_t bits) {
   return Descriptor(bits, widths[bits >> 61]);
 }
 
-template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, bool AIsTensor, int SignA,
-          int SignB>
+template <unsigned M, unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, bool AIsTensor,
+          int SignA, int SignB>
 struct TensorProductOf {
   using Value = typename D::Value;
+
+  // Of 64 rows each warp has 16, in its first lanes.
+  static unsigned lane_of(unsigned row) { return M == kTensorLanes ? row : row / 16 * 32 + row % 16; }
 
   template <typename F, bool Trans>
   static void note(uint64_t bits, unsigned count) {
@@ -299,29 +305,29 @@ struct TensorProductOf {
   }
 
   static void run(const TensorProduct& product) {
-    static Value a[kTensorLanes][K], b[N][K];
+    static Value a[M][K], b[N][K];
     const Descriptor from_b = tensor_descriptor(product.b);
-    for (unsigned row = 0; row < kTensorLanes; ++row)
+    for (unsigned row = 0; row < M; ++row)
       for (unsigned k = 0; k < K; ++k) a[row][k] = SignA * element_of_a(product, row, k);
     for (unsigned n = 0; n < N; ++n)
       for (unsigned k = 0; k < K; ++k)
         b[n][k] = SignB * shared_element<B, TransB>(from_b, n, k);
-    for (unsigned row = 0; row < kTensorLanes; ++row)
+    for (unsigned row = 0; row < M; ++row)
       for (unsigned n = 0; n < N; ++n) {
-        uint32_t* const d = &tensor_memory().words[row][(product.d & 0xffff) + n];
+        uint32_t* const d = &tensor_memory().words[lane_of(row)][(product.d & 0xffff) + n];
         Value sum = product.adds ? packed<D>(d, 0) : Value(0);
         for (unsigned k = 0; k < K; ++k) sum = wrapping_sum(sum, a[row][k] * b[n][k]);
         pack<D>(d, 0, sum);
       }
   }
 };
-template <unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, bool AIsTensor, int SignA,
-          int SignB>
+template <unsigned M, unsigned N, unsigned K, typename D, typename A, typename B, bool TransA, bool TransB, bool AIsTensor,
+          int SignA, int SignB>
 void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, int accumulate) {
-  using Self = TensorProductOf<N, K, D, A, B, TransA, TransB, AIsTensor, SignA, SignB>;
+  using Self = TensorProductOf<M, N, K, D, A, B, TransA, TransB, AIsTensor, SignA, SignB>;
   TensorMemory& own = tensor_memory();
   own.time = begin_reads();
-  if (own.time != 0 && !AIsTensor) Self::template note<A, TransA>(a, kTensorLanes);
+  if (own.time != 0 && !AIsTensor) Self::template note<A, TransA>(a, M);
   if (own.time != 0) Self::template note<B, TransB>(b, N);
   tensor_words(0, d & 0xffff, N);
   if (AIsTensor) tensor_words(0, a & 0xffff, K * A::kBits / 32), note_product(a & 0xffff, K * A::kBits / 32, 0);
