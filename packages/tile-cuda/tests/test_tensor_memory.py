@@ -161,3 +161,19 @@ def test_arguments_are_checked(kind: type[Exception], names: str, statement: Any
 def test_what_else_is_done_to_tensor_memory_is_refused() -> None:
     with pytest.raises(MissingLoweringError, match="fill of the tensor memory c"):
         tl.compile(with_tmem(lambda c, f, d, b: T.clear(c)), target=SM_100)
+
+
+@pytest.mark.emulate
+def test_an_instruction_descriptor_is_a_word(build: Any) -> None:
+    @T.prim_func
+    def kernel(O: T.Tensor((1,), "uint32")):
+        with T.Kernel(1, threads=32) as _bx:
+            word = T.alloc_tcgen05_instr_desc()
+            word[0] = T.uint32(0x8400010)
+            if T.get_thread_binding(0) == 0:
+                O[0] = word[0]
+
+    build(kernel, ("sm_100",))
+    out = np.zeros((1,), "uint32")
+    tl.compile(kernel, target=SM_100, execution="emulate")(out)
+    assert out[0] == 0x8400010
