@@ -306,7 +306,14 @@ class _Rewriter(CarriedValues):
         dtypes = {side: DType(str(call.region(side).source.dtype)) for side in "ab"}
         args, attrs, before = {name: self._operand(value, mutator) for name, value in call.args.items()}, call.attrs, []
         forms = self._forms(call, self._threads, self._context.options)
-        run = run_of(call, {side: self._bytes_along_k(call, side) is not None for side in "ab"})
+        wides = {side: product_dtype(*dtypes.values()) if dtype in NARROW else dtype for side, dtype in dtypes.items()}
+        taken = {
+            side: str(args[side].source.dtype) == wide.tvm and call.region(side).source not in self._tiles
+            for side, wide in wides.items()
+        }
+        # An operand that the product takes as it is has K as it is.
+        in_bytes = {side: self._bytes_along_k(call, side) is not None for side in "ab"}
+        run = 1 if any(taken.values()) else run_of(call, in_bytes)
         for side, dtype in dtypes.items():
             if side in forms:
                 attrs = {**attrs, f"codes_{side}": str(dtype)}
@@ -315,10 +322,9 @@ class _Rewriter(CarriedValues):
                     attrs = {**attrs, f"units_{side}": 1, f"transpose_{side}": int(side == "b")}
                     before.append(fill)
                 continue
-            wide = product_dtype(*dtypes.values()) if dtype in NARROW else dtype
-            if str(args[side].source.dtype) == wide.tvm and call.region(side).source not in self._tiles:
+            if taken[side]:
                 continue
-            tile, fill = self._along_k(call, side, wide, run, mutator)
+            tile, fill = self._along_k(call, side, wides[side], run, mutator)
             self._staged.append(S.AllocBuffer(tile, span=call.span))
             own = {f"transpose_{side}": int(side == "b"), STAGED.format(side): 1}
             args[side], attrs = regions.whole(tile), {**attrs, **own}
