@@ -250,3 +250,45 @@ def test_a_bound_that_is_the_same_for_a_vector_has_no_tail_and_no_name_is_unused
     assert not re.search(r"= A\[", source)
     for name in re.findall(r"const int (\w+) =", source):
         assert len(re.findall(rf"\b{name}\b", source)) > 1, name
+
+
+@pytest.mark.parametrize(("bits", "to"), [("uint16", "float16"), ("int16", "bfloat16"), ("uint8", "float8_e4m3fn")])
+def test_narrow_integers_are_reinterpreted_with_their_own_width(bits: str, to: str) -> None:
+    width = int(bits.lstrip("uint"))
+
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "uint8"), B: T.Tensor((3, 256), to)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(256):
+                value = T.cast(A[i], bits)
+                B[0, i] = T.reinterpret(value | value << (width - 8), to)
+                B[1, i] = T.reinterpret((value << (width - 8)) ^ value >> 1, to)
+                B[2, i] = T.reinterpret(T.if_then_else(i % 2 == 0, value & 15, value), to)
+
+    a = torch.arange(256).to(torch.uint8)
+    b = torch.zeros(3, 256, dtype=getattr(torch, to))
+    tl.compile(kernel, target=SM_90, execution="emulate")(a, b)
+    tl.compile(kernel, target=SM_90)  # NVRTC takes the source
+    value, high = a.long(), a.long() << (width - 8)
+    even = torch.arange(256) % 2 == 0
+    expected = torch.stack([value | high, high ^ value >> 1, torch.where(even, value & 15, value)])
+    assert torch.equal(b.view(getattr(torch, bits)).long() & (1 << width) - 1, expected & (1 << width) - 1)
+
+
+def test_a_thread_moves_more_than_its_widest_vector_holds() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 513), "float32"), B: T.Tensor((2, 512), "float32")):
+        with T.Kernel(2, threads=64) as bx:
+            own = T.alloc_local((8,), "float32")
+            tx = T.get_thread_binding(0)
+            for i in T.vectorized(8):
+                own[i] = A[bx, tx * 8 + i]
+            for i in T.vectorized(8):
+                B[bx, tx * 8 + i] = own[i] + 1.0
+
+    compiled = tl.compile(kernel, target=SM_90, execution="emulate")
+    tl.compile(kernel, target=SM_90)
+    for shift in (0, 1):
+        a, b = torch.randn(2, 513), poisoned((2 * 512 + shift,), torch.float32)
+        compiled(a, b[shift:].view(2, 512))
+        assert torch.equal(b[shift:].view(2, 512), a[:, :512] + 1)

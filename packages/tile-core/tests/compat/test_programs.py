@@ -25,6 +25,7 @@ EMULATED = (
     "flash_attention",
     "histogram_and_search",
     "matmul_splitk",
+    "packed_weights",
     "rms_norm",
     "topk_gating",
     "transpose_and_views",

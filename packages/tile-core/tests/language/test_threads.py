@@ -127,6 +127,22 @@ def test_names_pass_through() -> None:
     assert 'call_pure_extern("int32", "twice", A[2])' in script
 
 
+def test_shuffles_of_tvm_are_those_of_the_language() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32,), "float32"), B: T.Tensor((4, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            B[0, tx] = T.tvm_warp_shuffle(0xFFFFFFFF, A[tx], tx ^ 5, 32, 32)
+            B[1, tx] = T.tvm_warp_shuffle_up(T.tvm_warp_activemask(), A[tx], 3, 16, 32)
+            B[2, tx] = T.tvm_warp_shuffle_down(0xFFFFFFFF, A[tx], 1, 32, 32)
+            B[3, tx] = T.popcount(T.tvm_warp_activemask())
+
+    a, b, lane = torch.randn(32), torch.full((4, 32), torch.nan), torch.arange(32)
+    Program(kernel)(a, b)
+    above = torch.where(lane % 16 < 3, lane, lane - 3)
+    assert torch.equal(b, torch.stack([a[lane ^ 5], a[above], a[(lane + 1).clamp(max=31)], torch.full((32,), 32.0)]))
+
+
 @pytest.mark.parametrize(
     "name", ["If", "attr", "gemm_sp", "WSSchedule", "thread_return", "import_source", "tvm_struct_get"]
 )

@@ -117,3 +117,10 @@ def test_equality_ignores_the_order_of_replicas() -> None:
     up = Fragment((4,), forward_fn=lambda i, r: (i + 4 * r, 0), replicate=2)
     down = Fragment((4,), forward_fn=lambda i, r: (i + 4 * (1 - r), 0), replicate=2)
     assert up == down and hash(up) == hash(down)
+
+
+def test_an_index_function_may_choose() -> None:
+    layout = Layout((4, 8), lambda i, j: (i, tirx.if_then_else(i > 1, j, 7 - j)))
+    expected = [[7 - j if i < 2 else j for j in range(8)] for i in range(4)]
+    assert layout.table[:, :, 1].tolist() == expected
+    assert layout.is_injective

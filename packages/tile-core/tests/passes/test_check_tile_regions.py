@@ -48,6 +48,38 @@ def by_two_loops(A: Any, N: Any, tile: Any, bx: Any) -> None:
 
 
 @T.macro
+def stored_by_a_loop(A: Any, N: Any, tile: Any, bx: Any) -> None:
+    part = T.alloc_fragment((8, 4), "float32")
+    for i, j in T.Parallel(16, 4):
+        part[i, j] = 1.0
+
+
+@T.macro
+def read_by_a_loop(A: Any, N: Any, tile: Any, bx: Any) -> None:
+    part = T.alloc_fragment((8, 4), "float32")
+    for i in T.Parallel(8):
+        A[i, 0] = part[i, 0] + part[i - 1, 0]
+
+
+@T.macro
+def read_into_a_name(A: Any, N: Any, tile: Any, bx: Any) -> None:
+    part = T.alloc_fragment((8, 4), "float32")
+    for i in T.serial(9):
+        value = part[i, 0] * 2.0
+        A[0, 0] = value
+
+
+@T.macro
+def read_where_it_is_chosen(A: Any, N: Any, tile: Any, bx: Any) -> None:
+    part = T.alloc_fragment((8, 4), "float32")
+    for i in T.Parallel(16):
+        A[i, 0] = T.if_then_else(i < 8, part[i, 0], 0.0)
+        A[i, 1] = T.cast(i < 8 and part[i, 0] > 0.0, "float32")
+        if i < 8:
+            part[i, 1] = 2.0
+
+
+@T.macro
 def under_a_condition(A: Any, N: Any, tile: Any, bx: Any) -> None:
     for k in T.serial(3):
         if k < 2:
@@ -88,6 +120,9 @@ def to_the_end(A: Any, N: Any, tile: Any, bx: Any) -> None:
         (by_a_name, "tile is 8:12 on axis 0, whose extent is 8, at k=0"),
         (by_a_block, "tile is 5:9 on axis 0, whose extent is 8, at bx=1"),
         (by_two_loops, "tile is 8:10 on axis 0, whose extent is 8, at i=1, j=2"),
+        (stored_by_a_loop, "the fragment part is at 15 on axis 0, whose extent is 8, at i=15"),
+        (read_by_a_loop, "the fragment part is at -1 on axis 0, whose extent is 8, at i=0"),
+        (read_into_a_name, "the fragment part is at 8 on axis 0, whose extent is 8, at i=8"),
     ],
     ids=str,
 )
@@ -98,7 +133,16 @@ def test_what_is_certain(body: Any, region: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [under_a_condition, in_a_loop_that_ends, as_often_as_data_says, in_no_iteration, to_the_end], ids=str
+    "body",
+    [
+        under_a_condition,
+        read_where_it_is_chosen,
+        in_a_loop_that_ends,
+        as_often_as_data_says,
+        in_no_iteration,
+        to_the_end,
+    ],
+    ids=str,
 )
 def test_what_is_not(body: Any) -> None:
     check_tile_regions(program(body).body)

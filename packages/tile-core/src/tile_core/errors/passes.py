@@ -60,13 +60,13 @@ class IndexOutOfRangeError(TileError, IndexError):
 
 
 class RegionOutOfRangeError(TileError, IndexError):
-    """A region given to a tile operation lies outside of its buffer for certain.
+    """A region given to a tile operation, or an element of a fragment, lies outside of its buffer for certain.
 
     A region may stick out at the end of a global tensor at run time; that part is guarded. It is refused when
     constants show that it starts outside, or when it is larger than a tile (shared, fragment or local) can hold. The
-    region of a tile is also refused when it leaves the tile in the first or the last iteration of the loops around it,
-    and these are certain to run; the message says in which one. Let the loop end earlier, put an `if` around what its
-    last iterations do not do, or make the tile larger.
+    region of a tile, or element of a fragment, is also refused when it is outside in the first or the last iteration of
+    the loops around it, and these are certain to run; the message says in which one. Let the loop end earlier, put an
+    `if` around what its last iterations do not do, or make the tile larger.
     """
 
     code = "TILE-E0504"

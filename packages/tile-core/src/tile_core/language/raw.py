@@ -20,6 +20,7 @@ from tile_core.errors.ops import OpArgumentError
 from tile_core.frontend.builder import current_builder
 from tile_core.frontend.values import Value, unwrap, wrap
 from tile_core.ir.visit import sequence
+from tile_core.language.threads import activemask, shfl_down, shfl_sync, shfl_up
 
 NAMES = (
     "Add",
@@ -177,6 +178,29 @@ def assume(cond: Any = None) -> None:
         return
     builder = current_builder()
     builder.emit(S.AttrStmt(ir.StringImm("assume"), "tile.assume", unwrap(cond), sequence([]), builder.span))
+
+
+def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int, warp_size: int) -> Any:
+    """`T.shfl_sync(value, warp_id, width, mask)`; how many lanes a warp has is the target's, not `warp_size`."""
+    del warp_size
+    return shfl_sync(value, warp_id, width, mask)
+
+
+def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: int, warp_size: int) -> Any:
+    """`T.shfl_up(value, offset, width, mask)`, as `T.tvm_warp_shuffle`."""
+    del warp_size
+    return shfl_up(value, offset, width, mask)
+
+
+def tvm_warp_shuffle_down(mask: Any, value: Any, offset: Any, width: int, warp_size: int) -> Any:
+    """`T.shfl_down(value, offset, width, mask)`, as `T.tvm_warp_shuffle`."""
+    del warp_size
+    return shfl_down(value, offset, width, mask)
+
+
+def tvm_warp_activemask() -> Any:
+    """`T.activemask()`."""
+    return activemask()
 
 
 def Assert(condition: Any, message: Any, error_kind: str = "RuntimeError") -> None:

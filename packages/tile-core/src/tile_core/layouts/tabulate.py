@@ -60,7 +60,7 @@ def evaluate(expr: ir.Expr, values: Mapping[ir.Var, Any]) -> Any:
     if isinstance(expr, tirx.Select):
         choices = (expr.condition, expr.true_value, expr.false_value)
         return np.where(*(evaluate(choice, values) for choice in choices))
-    if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == "tirx.if_then_else":
+    if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == "prim.if_then_else":
         return np.where(*(evaluate(argument, values) for argument in expr.args))
     raise TypeError(f"{type(expr).__name__} in an index expression: {expr}")
 

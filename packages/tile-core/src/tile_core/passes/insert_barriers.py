@@ -46,6 +46,7 @@ from tile_core.passes.nests import FOREIGN, NOTED, is_foreign
 from tile_core.passes.plan_shared_memory import OFFSET, size_in_bytes
 from tile_core.passes.thread_scope import LANDED, LINGERING, PHASE
 from tile_core.passes.touched import CLEAN, Touched
+from tile_core.passes.vector_units import ALIGNED_MOVE, SHIFTED_MOVE
 
 MEMORY = (regions.GLOBAL, *regions.SHARED)
 BARRIER = "tile.barrier"
@@ -57,6 +58,8 @@ WIDER_BARRIERS = ("tile.thread.cluster_sync", GRID_BARRIER)
 ADDRESS_ONLY = (IS_ALIGNED,)
 ACCESS = "access"
 """Attribute of a call that says what it does behind the addresses it is given: `r`, `w`, or empty for nothing."""
+PIECES = (PHASE, FOREIGN, ALIGNED_MOVE, SHIFTED_MOVE)
+"""Attributes of work that holds no barrier: a move of vectors has two forms of one access."""
 PER_THREAD = (regions.LOCAL, regions.VAR, regions.FRAGMENT, regions.REDUCER)
 
 
@@ -130,7 +133,7 @@ class _Placer:
             return visit.sequence(parts, stmt.span), before
         if thread_groups.is_region(stmt):
             return self._region(stmt, before)
-        if isinstance(stmt, S.AttrStmt) and stmt.attr_key not in (PHASE, FOREIGN):
+        if isinstance(stmt, S.AttrStmt) and stmt.attr_key not in PIECES:
             body, after = self.stmt(stmt.body, before)
             return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, body, stmt.span), after
         if isinstance(stmt, S.For | S.While | S.IfThenElse) and self._is_uniform(stmt):

@@ -17,6 +17,7 @@ from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 from tvm.tirx.buffer import is_buffer_var
 
+from tile_core.dtypes import as_dtype
 from tile_core.ir import regions, visit
 from tile_core.ir.alignment import IS_ALIGNED
 from tile_core.ir.analyzer import Analyzer
@@ -46,6 +47,7 @@ NATIVE = frozenset({"tile.max", "tile.min", "tile.maxnum", "tile.minnum", "tile.
 
 _AXES = ("x", "y", "z")
 _DEFAULT_ALIGNMENT = 64
+_INT_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -366,7 +368,12 @@ def _ordered(printer: Printer, node: Any, code: Code) -> Code:
 
 def _reinterpret(printer: Printer, node: Any) -> Code:
     printer.snippet("tile_reinterpret")
-    return call(f"tile_reinterpret<{printer.type_name(printer.dtype(node), node)}>", printer.expr(node.args[0]))
+    types = [printer.type_name(printer.dtype(node), node)]
+    given = as_dtype(printer.dtype(node.args[0]))
+    if given.is_integer and given.bits * given.lanes < _INT_BITS:
+        # C computes with narrow integers as int, so the type of an expression does not tell which they are.
+        types.append(printer.type_name(given, node))
+    return call(f"tile_reinterpret<{', '.join(types)}>", printer.expr(node.args[0]))
 
 
 _CALLS: Mapping[str, ExprHandler] = {
