@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile_ascend import cann
 from tile_ascend.errors import LaunchError
-from tile_core.device import HOST_OBJECT, SET_LAUNCHER
+from tile_core.device import HOST_OBJECT, set_launcher, value_address
 from tile_core.emulator import load_emulated
 from tile_core.jit.objects import load_object
 
@@ -20,27 +20,10 @@ if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
 
 BINARY = "kernel.bin"
-_CELL_BYTES, _VALUE = 16, 8
 # `acl_rt.h`: the option that says which cores a binary is for, and its values for AI cores and for vector cores alone.
 _OPTION_MAGIC, _MAGIC_AI_CORE, _MAGIC_VECTOR_CORE = 2, 0x43554245, 0x41415246
 _COUNTS = {"cube": 0, "vector": 1}
 """`acl_base.h`: which number of the device says how many cores have a unit."""
-_FUNCTION = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_int,
-)
-
-
-class _Launcher(ctypes.Structure):
-    """The record that `tile_core.device.host` describes."""
-
-    _fields_ = (("function", _FUNCTION), ("context", ctypes.c_void_p))
 
 
 class _Option(ctypes.Structure):
@@ -53,10 +36,6 @@ class _Options(ctypes.Structure):
     """`aclrtBinaryLoadOptions`."""
 
     _fields_ = (("options", ctypes.POINTER(_Option)), ("count", ctypes.c_size_t))
-
-
-_loaded: list[object] = []
-"""Binaries and records live as long as the process: kernels keep their addresses."""
 
 
 def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
@@ -77,7 +56,7 @@ def packed_arguments(cells: int, arguments: list[tuple[int, int]]) -> bytes:
     record = bytearray()
     for position, size in arguments:
         record += bytes(-len(record) % size)
-        record += ctypes.string_at(cells + _CELL_BYTES * position + _VALUE, size)
+        record += ctypes.string_at(value_address(cells, position), size)
     return bytes(record)
 
 
@@ -89,14 +68,12 @@ class _Binary:
         self._acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
         self._functions: dict[tuple[int, int], ctypes.c_void_p] = {}
         self._cores: dict[tuple[int, str], int] = {}
-        self._record = _Launcher(_FUNCTION(self._launch), None)
         self._status = 0
-        _loaded.append(self)
 
     def packed(self) -> Callable[..., None]:
         """The function that a kernel calls."""
         host = load_object(self._artifact.files[HOST_OBJECT])
-        host[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(self._record)))
+        set_launcher(host, self._launch)
         name = str(self._artifact.report["symbol"])
         entry = host[name]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tvm_ffi
 
-from tile_core.device import HOST_OBJECT, SET_LAUNCHER
+from tile_core.device import HOST_OBJECT, set_launcher, value_address
 from tile_core.emulator import load_emulated
 from tile_core.jit.objects import load_object
 from tile_metal.errors import DeviceCompilerError, LaunchError, MissingMetalError
@@ -23,22 +23,8 @@ from tile_metal.stand_ins import StandIn, position_of
 if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
 
-_CELL_BYTES, _VALUE = 16, 8
 _MOST_THREADS = 2**32 - 1
 """Along an axis of the grid: positions of threads are numbers of 32 bits."""
-_FUNCTION = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_int
-)
-
-
-class _Launcher(ctypes.Structure):
-    """The record that `tile_core.device.host` describes."""
-
-    _fields_ = (("function", _FUNCTION), ("context", ctypes.c_void_p))
-
-
-_kept: list[object] = []
-"""Host code keeps the addresses of launch records, so these live as long as the process."""
 
 
 def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
@@ -74,9 +60,7 @@ class _Kernels:
         self._library = _compiled(compile_shader, artifact.kernel_source)
         self._call = threading.local()
         host = load_object(artifact.files[HOST_OBJECT])
-        record = _Launcher(_FUNCTION(self._launch), None)
-        _kept.append(record)
-        host[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(record)))
+        set_launcher(host, self._launch)
         self._entry = host[self._name]
 
     def run(self, *parameters: Any) -> None:
@@ -122,7 +106,7 @@ class _Kernels:
 
     def _argument(self, cells: int, kind: str, dtype: str, position: int) -> Any:
         """An argument of a launch: what `printer.py` declares the parameter to be."""
-        place = cells + _CELL_BYTES * position + _VALUE
+        place = value_address(cells, position)
         if kind == "buffer":
             return self._call.parameters[position_of(ctypes.c_uint64.from_address(place).value)]
         if dtype == "float32":

@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tile_core.device import HOST_OBJECT, SET_LAUNCHER
+from tile_core.device import HOST_OBJECT, set_launcher, value_address
 from tile_core.emulator import load_emulated
 from tile_core.jit.objects import load_object
 from tile_rocm.errors import LaunchError
@@ -19,27 +19,6 @@ if TYPE_CHECKING:
     from tile_core.jit.artifact import Artifact, CompileRequest
 
 CODE_OBJECT = "kernel.hsaco"
-_CELL_BYTES, _VALUE = 16, 8
-_FUNCTION = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_int,
-)
-
-
-class _Launcher(ctypes.Structure):
-    """The record that `tile_core.device.host` describes."""
-
-    _fields_ = (("function", _FUNCTION), ("context", ctypes.c_void_p))
-
-
-_loaded: list[object] = []
-"""Modules and records live as long as the process: kernels keep their addresses."""
 
 
 def load(artifact: Artifact, request: CompileRequest) -> Callable[..., None]:
@@ -59,14 +38,12 @@ class _Module:
         self._artifact, self._hip = artifact, library(RUNTIME)
         self._hip.hipGetErrorString.restype = ctypes.c_char_p
         self._functions: dict[tuple[int, int], ctypes.c_void_p] = {}
-        self._record = _Launcher(_FUNCTION(self._launch), None)
         self._status = 0
-        _loaded.append(self)
 
     def packed(self) -> Callable[..., None]:
         """The function that a kernel calls."""
         host = load_object(self._artifact.files[HOST_OBJECT])
-        host[SET_LAUNCHER](ctypes.c_void_p(ctypes.addressof(self._record)))
+        set_launcher(host, self._launch)
         entry = host[str(self._artifact.report["symbol"])]
 
         def run(*arguments: object) -> None:
@@ -93,7 +70,7 @@ class _Module:
     def _start(self, described: Any, number: int, cells: int, grid: Sequence[int], device: int) -> int:
         import torch
 
-        places = [cells + _CELL_BYTES * position + _VALUE for position in described["arguments"]]
+        places = [value_address(cells, position) for position in described["arguments"]]
         arguments = (ctypes.c_void_p * len(places))(*places)
         with torch.cuda.device(device):
             if (device, number) not in self._functions and (status := self._load(device)):
