@@ -16,6 +16,7 @@ from tvm.tirx import stmt as S
 
 from tile_ascend.passes.use_cube import BEGIN, COLUMN_BYTES, LOAD, PRODUCT, ROWS, STORE
 from tile_ascend.steps import Access, Instruction
+from tile_core.dtypes import as_dtype
 from tile_core.ir import visit
 from tile_core.ops.threads import called
 
@@ -49,7 +50,7 @@ def _buffer(memory: str, type_name: str, offset: int) -> str:
 
 def _load(call: ir.Call, attrs: Mapping[str, Any], span: Any) -> list[Instruction]:
     dtype, rows, columns = str(attrs["dtype"]), int(attrs["rows"]), int(attrs["columns"])
-    itemsize = 1 if dtype == "int8" else 2
+    itemsize = as_dtype(dtype).itemsize
     offset, (address,) = int(attrs["offset"]), call.args
     touched = frozenset(
         {Access(("l1", offset, offset + rows * columns * itemsize), True), Access(address.args[0].source, False)}
@@ -61,7 +62,7 @@ def _load(call: ir.Call, attrs: Mapping[str, Any], span: Any) -> list[Instructio
 
 def _product(_call: ir.Call, attrs: Mapping[str, Any], span: Any) -> list[Instruction]:
     dtype, m, n, k, step = str(attrs["dtype"]), *(int(attrs[key]) for key in ("m", "n", "k", "step"))
-    itemsize = 1 if dtype == "int8" else 2
+    itemsize = as_dtype(dtype).itemsize
     offset = int(attrs["c"])
     accumulator = _buffer("l0c", _ACCUMULATORS[dtype], offset)
     results = ("l0c", offset, offset + m * n * 4)
@@ -84,7 +85,7 @@ def _operand(
     side: str, offset: int, dtype: str, extent: int, k: int, start: int, step: int, *, rows: bool, span: Any
 ) -> Instruction:
     """Brings `step` of K of an operand to L0; with `rows` its rows are those of the result, else those are K."""
-    itemsize = 1 if dtype == "int8" else 2
+    itemsize = as_dtype(dtype).itemsize
     source, target = _buffer("l1", TYPES[dtype], offset), _buffer(f"l0{side}", TYPES[dtype], 0)
     column = COLUMN_BYTES // itemsize
     if rows:

@@ -128,7 +128,7 @@ class _Issue:
             along = column + offset
             return [*leading, first + (along if swaps else row), second + (row if swaps else along)]
 
-        if not swaps and _is_even(second) and _is_even(buffer.shape[-1]):
+        if not swaps and all(Analyzer().is_multiple(value, PAIR) for value in (second, buffer.shape[-1])):
             *others, last = place(0)
             value = tirx.BufferLoad(buffer, [*others, _pair_from(last)])
             return S.BufferStore(array, value, [_pair_from(at)], self._span)
@@ -202,11 +202,6 @@ def _product(call: OpCall, threads: int) -> SimdgroupProduct | Refusal:
 def _real(digits: AxisDigits) -> AxisDigits:
     """Digits with more than one value."""
     return tuple(digit for digit in digits if digit.count > 1)
-
-
-def _is_even(value: ir.Expr) -> bool:
-    facts = Analyzer().modular_set(value)
-    return int(facts.coeff) % PAIR == 0 and int(facts.base) % PAIR == 0
 
 
 def _pair_from(index: ir.Expr) -> ir.Expr:

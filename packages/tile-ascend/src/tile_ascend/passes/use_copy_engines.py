@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from tvm import ir, tirx
+from tvm import tirx
 from tvm.ir.prim import expr as E
 from tvm.tirx import stmt as S
 
@@ -106,14 +106,8 @@ def _alone(copies: Copies, launch: S.Stmt, program: S.Stmt) -> Copies:
         tensor: sum(not copy.loads and copy.tensor.buffer.same_as(tensor) for copy in copies.values())
         for tensor in tensors
     }
-    written = {
-        call.region(operand.name).source
-        for stmt in visit.collect(launch, S.Evaluate)
-        if op_name(stmt) in OPS
-        for call in [view(stmt, OPS)]
-        for operand in call.op.operands
-        if operand.access in ("w", "rw") and isinstance(call.args[operand.name], ir.TensorRegion)
-    }
+    calls = (view(stmt, OPS) for stmt in visit.collect(launch, S.Evaluate) if op_name(stmt) in OPS)
+    written = {region.source for call in calls for region in call.written}
 
     def is_alone(copy: EngineCopy) -> bool:
         tensor = copy.tensor.buffer

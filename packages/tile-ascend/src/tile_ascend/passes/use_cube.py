@@ -20,6 +20,7 @@ from tvm.tirx import stmt as S
 
 from tile_ascend.passes.engine_copies import box, inside
 from tile_ascend.passes.segments import flat
+from tile_core.dtypes import as_dtype
 from tile_core.ir import launch as launch_ir
 from tile_core.ir import regions, visit
 from tile_core.ir.ops import tile_op
@@ -209,7 +210,7 @@ class _Program:
 
     def _step_of_k(self, m: int, n: int, k: int, dtype: str) -> int:
         """The most of K for which both operands fit into L0A and L0B, a divisor of it in whole fractals."""
-        itemsize = 1 if dtype == "int8" else 2
+        itemsize = as_dtype(dtype).itemsize
         unit = max(ROWS, COLUMN_BYTES // itemsize)
         most = min(self.facts.fact("l0a_bytes") // m, self.facts.fact("l0b_bytes") // n) // itemsize
         fitting = [step for step in range(unit, k + 1, unit) if k % step == 0 and step <= most]

@@ -47,6 +47,16 @@ class Analyzer:
         """What `expr` leaves when divided: it is `coeff * x + base` for some integer x."""
         return _or_else(ModularSet(1, 0), lambda: self._tvm.modular_set(expr))
 
+    def is_multiple(self, expr: ir.Expr, factor: int) -> bool:
+        """Whether `factor` divides `expr`, as far as the facts tell.
+
+        >>> from tvm import tirx
+        >>> [Analyzer().is_multiple(tirx.Var("i", "int32") * 8 + 4, factor) for factor in (4, 8)]
+        [True, False]
+        """
+        found = self.modular_set(expr)
+        return int(found.coeff) % factor == 0 and int(found.base) % factor == 0
+
     def bind(self, var: ir.Var, value: ir.Expr | ir.Range) -> None:
         """State the value or the range of `var`, in place of what was known of it."""
         _or_else(None, lambda: self._tvm.bind(var, value, True))

@@ -44,8 +44,7 @@ class Parity:
             return number % 2 == 0
         if not is_index_arithmetic(value):
             return False
-        facts = self._facts.modular_set(value)
-        return int(facts.coeff) % 2 == 0 and int(facts.base) % 2 == 0
+        return self._facts.is_multiple(value, 2)
 
 
 def halved(value: ir.Expr) -> ir.Expr:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm.tirx import stmt as S
 
+from tile_core.ir import visit
+
 KEY = "tile.thread_group"
 
 
@@ -39,6 +41,4 @@ def group_of(stmt: S.AttrStmt) -> ThreadGroup:
 
 def regions_in(body: S.Stmt) -> list[S.AttrStmt]:
     """The regions under `body`, in order. They do not nest."""
-    from tile_core.ir.visit import collect
-
-    return [stmt for stmt in collect(body, S.AttrStmt) if is_region(stmt)]
+    return [stmt for stmt in visit.collect(body, S.AttrStmt) if is_region(stmt)]

@@ -95,6 +95,7 @@ def source_digest(package: str) -> str:
     digest = hashlib.sha256()
     for root in _roots(package):
         for name, path in sorted(_sources(root)):
+            # Without a buffer: hundreds of small files are read whole, before a process can use the cache.
             with io.FileIO(path) as file:
                 content = file.readall()
             digest.update(f"{name}\0{len(content)}\0".encode())

@@ -48,6 +48,12 @@ class OpCall:
         return value
 
     @property
+    def written(self) -> list[ir.TensorRegion]:
+        """The regions that the op writes."""
+        values = (self.args[operand.name] for operand in self.op.operands if "w" in operand.access)
+        return [value for value in values if isinstance(value, ir.TensorRegion)]
+
+    @property
     def source_span(self) -> SourceSpan | None:
         """Where the author wrote this call."""
         return from_tvm(self.span)

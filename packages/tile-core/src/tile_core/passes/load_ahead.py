@@ -196,12 +196,5 @@ def _is_only_read(tensor: ir.Var, body: S.Stmt, program: S.Stmt) -> bool:
     found = uses(tensor, body, program)
     if found.stores or found.addresses or found.names:
         return False
-    for stmt in visit.collect(body, S.Evaluate):
-        name = op_name(stmt)
-        if name not in OPS:
-            continue
-        call = view(stmt, OPS)
-        written = (call.args[operand.name] for operand in call.op.operands if "w" in operand.access)
-        if any(isinstance(value, ir.TensorRegion) and value.source.same_as(tensor) for value in written):
-            return False
-    return True
+    calls = (view(stmt, OPS) for stmt in visit.collect(body, S.Evaluate) if op_name(stmt) in OPS)
+    return not any(region.source.same_as(tensor) for call in calls for region in call.written)

@@ -66,7 +66,8 @@ class SharedMatrix:
     def begins(self, rows: int, columns: int) -> bool:
         """Whether its first row and column are provably multiples."""
         row, column = (axis.min for axis in self.region.region[-2:])
-        return _divides(rows, row) and _divides(columns, column)
+        facts = Analyzer()
+        return facts.is_multiple(row, rows) and facts.is_multiple(column, columns)
 
 
 Matrix = TypeVar("Matrix", bound=SharedMatrix)
@@ -97,8 +98,3 @@ def accessing(call: ir.Call, access: str) -> ir.Call:
     """`call` with what it does behind its addresses, `r` or `w`, which is what barriers are placed by."""
     attributes = {} if call.attrs is None else {key: call.attrs[key] for key in call.attrs.keys()}
     return ir.Call(call.op, call.args, attrs={**attributes, ACCESS: access}, ret_ty=call.ty)
-
-
-def _divides(factor: int, value: ir.Expr) -> bool:
-    facts = Analyzer().modular_set(value)
-    return int(facts.coeff) % factor == 0 and int(facts.base) % factor == 0

@@ -94,8 +94,7 @@ class ThreadScope:
     product, for the report; `asynchronous`: shared tiles whose readers and writers wait for each other by barriers of
     their own; `known_aligned`: tensors whose start the host has found to be aligned for vectors. `ragged`: arrays of
     registers whose elements beyond the tile are computed with. `waits_for_all`: some products became loops, so that
-    counts of those in flight say nothing. `room`: bytes of registers that a thread
-    may read ahead.
+    counts of those in flight say nothing. `room`: bytes of registers that a thread may read ahead.
     """
 
     plan: Plan

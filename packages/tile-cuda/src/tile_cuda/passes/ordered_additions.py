@@ -74,8 +74,7 @@ def ordered_addition(loop: S.For, facts: Analyzer) -> OrderedAddition | None:
         return None
     steps = strides(tensor)
     first = sum((at * step for at, step in zip(start, steps, strict=True)), E.IntImm("int32", 0))
-    found = facts.modular_set(first)
-    if int(found.coeff) % ELEMENTS or int(found.base) % ELEMENTS:
+    if not facts.is_multiple(first, ELEMENTS):
         return None
     return OrderedAddition(loop, value.source, tensor, tuple(start), order)
 

@@ -97,5 +97,4 @@ def _start(buffer: ir.Var, indices: Any, loop: S.For) -> ir.Expr | None:
     start = analyzer.simplify(substitute(indices[0], {loop.loop_var: zero}))
     if constant(analyzer.simplify(indices[0] - start - loop.loop_var)) != 0:
         return None
-    facts = analyzer.modular_set(start)
-    return start if int(facts.coeff) % WORD_BYTES == 0 and int(facts.base) % WORD_BYTES == 0 else None
+    return start if analyzer.is_multiple(start, WORD_BYTES) else None

@@ -91,7 +91,8 @@ inline void note_access(PipeAccess access) {
 inline void copy_box(pipe_t pipe, const Spot& tile, const Spot& tensor, unsigned rows, unsigned row_bytes,
                      uint64_t tensor_stride, uint32_t tile_stride) {
   if (!is_first_thread()) return;
-  if (rows == 0 || rows > 4095 || row_bytes == 0 || row_bytes > 2097151) refuse_copy(tile, " a box of a size that no engine takes");
+  if (rows == 0 || rows > 4095 || row_bytes == 0 || row_bytes > 2097151)
+    refuse_copy(tile, " a box of a size that no engine takes");
   if (shared_offset(tile.address) % kBlockBytes || (rows > 1 && tile_stride % kBlockBytes) || row_bytes % kBlockBytes)
     refuse_copy(tile, " rows that are not whole blocks of 32 bytes");
   const bool loads = pipe == PIPE_MTE2;

@@ -38,8 +38,8 @@ void phase_wait(const Spot& barrier, unsigned parity);
 // An arrival when this thread's copies (`kOfThread`) so far have landed.
 void phase_arrive_after_copies(const Spot& barrier);
 
-// kToShared: by an engine, signalled to a barrier or in groups of the issuing thread. kFromShared: by an engine, in groups of the issuing thread. kOfThread: to
-// shared memory, in groups of the issuing thread.
+// kToShared: by an engine, signalled to a barrier or in groups of the issuing thread. kFromShared: by an engine, in groups
+// of the issuing thread. kOfThread: to shared memory, in groups of the issuing thread.
 enum class CopyKind : unsigned char { kToShared, kFromShared, kOfThread };
 using Combine = void (*)(unsigned char* to, const unsigned char* from, unsigned bytes);
 
