@@ -361,6 +361,8 @@ def test_shapes_that_are_none(shape):
 def test_strides_and_subscripts():
     assert T.Tensor[[4, 8], "float16"].shape == (4, 8)
     assert T.Tensor[(4, 8), "float16"].dtype == "float16"
+    assert T.Tensor[4, 8].shape == (4, 8)
+    assert (T.Tensor[4, "float16"].shape, T.Tensor[(4), T.float16].dtype) == ((4,), "float16")
     assert T.Tensor(8).shape == (8,)
     with pytest.raises(TensorShapeError, match="strides"):
         T.StridedTensor((4, 8), (1,), "float16")

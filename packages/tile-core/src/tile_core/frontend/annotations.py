@@ -53,7 +53,11 @@ class Tensor:
         self.data = data
 
     def __class_getitem__(cls, key: Any) -> Tensor:
-        return cls(*key) if isinstance(key, tuple) and key and _is_shape(key[0]) else cls(key)
+        """`T.Tensor[shape, dtype]`, where one number is a shape too, or `T.Tensor[m, n]`: a shape alone."""
+        apart = (
+            isinstance(key, tuple) and key and (_is_shape(key[0]) or any(isinstance(part, str | DType) for part in key))
+        )
+        return cls(*key) if apart else cls(key)
 
     def __getitem__(self, key: Any) -> NoReturn:
         raise ParameterError(
