@@ -195,7 +195,7 @@ def test_values_of_six_bits_are_converted(dtype: str, agree: Any) -> None:
     numpy = getattr(ml_dtypes, dtype)
     exact = np.sort(np.arange(64, dtype=np.uint8).view(numpy).astype("float32"))
     middle = (exact[1:] + exact[:-1]) / 2
-    beyond = np.array([np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, 29.0, 7.6], "float32")
+    beyond = np.array([np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40, 3e38, 29.0, 7.6], "float32")
     x = np.concatenate([exact, middle, *(np.nextafter(middle, np.float32(end)) for end in (-99, 99)), beyond, -exact])
     count = len(x)
 
@@ -222,6 +222,24 @@ def test_values_of_six_bits_are_converted(dtype: str, agree: Any) -> None:
     assert np.array_equal(codes.view(numpy).astype("float32"), values)
     assert np.array_equal(values[:64], exact)
     assert (set_to.view(numpy).astype("float32") == 1.5).all()
+
+
+@pytest.mark.emulate
+@pytest.mark.parametrize("dtype", [E2M3, E3M2, E2M1])
+def test_nan_of_either_sign_is_the_largest_value(dtype: str, agree: Any) -> None:
+    """The formats have no NaN (PTX ISA, "cvt", `.satfinite`)."""
+    x = np.array([np.nan, -np.nan, -np.inf, np.inf, -1, 1, -0.0, 0], "float32")
+
+    @T.prim_func
+    def kernel(X: T.Tensor((8,), "float32"), Z: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                Z[i] = T.cast(T.cast(X[i], dtype), "float32")
+
+    _x, z = agree(kernel, x, np.full((8,), np.nan, "float32"))
+    most = float(ml_dtypes.finfo(getattr(ml_dtypes, dtype)).max)
+    assert np.signbit(x[:2]).tolist() == [False, True]
+    np.testing.assert_array_equal(z, [most, most, -most, most, -1, 1, 0, 0])
 
 
 def test_arrays_of_six_bits_are_passed_as_they_are() -> None:
