@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import time
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tile_core import errors
+from tile_core.compat.tilelang import host_device
 from tile_core.compat.tilelang import table as tables
 from tile_core.compat.tilelang.devices import device_mode
 from tile_core.compat.tilelang.host_device import answers
-from tile_core.compat.tilelang.options import compile_options, pass_options, target_of
+from tile_core.compat.tilelang.options import compile_options, compute_version, pass_options, target_of
 from tile_core.compat.tilelang.table import table
 
 PASS_CONFIGS = {name: config for name, config in table().pass_configs.items() if not config.inside}
@@ -280,14 +281,26 @@ def test_a_program_learns_of_the_host_what_it_would_of_its_device(tilelang, monk
     assert (device.get_device_capability(), get_target_compute_version()) == ((8, 0), "8.0")
 
 
-def test_events_are_moments_of_the_host(tilelang):
+@pytest.mark.parametrize(
+    ("kind", "arch"), [("cpu", "x86-64-v3"), ("rocm", "gfx1100"), ("metal", "apple10"), ("ascend", "950")]
+)
+def test_targets_without_compute_versions_have_that_of_the_device(kind, arch):
+    from tile_core.plugins import manager
+
+    for needed in {kind, table().backend} - set(manager.backends()):
+        pytest.skip(f"the backend {needed} is not installed")
+    assert compute_version({"kind": kind, "arch": arch}) == compute_version(table().backend)
+
+
+def test_events_are_moments_of_the_host(tilelang, monkeypatch):
     device = getattr(torch, table().device)
+    moments = iter((1.5, 1.75))
+    monkeypatch.setattr(host_device, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
     start, end = device.Event(enable_timing=True), device.Event(enable_timing=True)
     start.record()
-    time.sleep(0.02)
     end.record()
     end.synchronize()
-    assert end.query() and 20 <= start.elapsed_time(end) < 20_000
+    assert end.query() and start.elapsed_time(end) == 250.0
 
 
 def test_the_seed_of_the_device_is_the_hosts(tilelang):

@@ -110,14 +110,17 @@ def compute_version(spec: Any = None) -> tuple[int, int]:
     """
     from tile_core.targets.select import select_target
 
-    for wanted in (target_of(spec), table().backend):
-        try:
-            found = re.search(r"(\d+)(\d)", str(select_target(wanted).option("arch", "")))
-        except TileError as error:
-            raise CompatOptionError(f"there is no compute version: {error.message}", remedy=error.remedy) from error
-        if found:
-            return int(found[1]), int(found[2])
-    raise CompatOptionError("there is no compute version", remedy="name a target that has architectures")
+    own = table().backend
+    try:
+        target = select_target(target_of(spec))
+        # Other backends name their architectures otherwise: gfx1100, apple10.
+        target = target if target.backend == own else select_target(own)
+    except TileError as error:
+        raise CompatOptionError(f"there is no compute version: {error.message}", remedy=error.remedy) from error
+    found = re.search(r"(\d+)(\d)", str(target.option("arch", "")))
+    if found is None:
+        raise CompatOptionError("there is no compute version", remedy="name a target that has architectures")
+    return int(found[1]), int(found[2])
 
 
 def compile_options(
