@@ -16,7 +16,7 @@ To bit_cast(From from) {
   return to;
 }
 
-// Formats of elements, by PTX's names. `value` of the bits, and `bits` of a value for those that results have.
+// Formats of elements. `value` of the bits, and `bits` of a value for those that results have.
 struct F64 {
   using Bits = uint64_t;
   using Value = double;
