@@ -12,7 +12,7 @@ from tile_core.printer.language import ExprHandler, Node, Snippet
 from tile_core.printer.precedence import NOT_EQUAL, Code, call
 from tile_core.printer.printer import Printer
 from tile_core.printer.simt import snippet_call
-from tile_core.printer.together import block_votes, require_all_lanes, whole_warp
+from tile_core.printer.together import block_votes, require_all_lanes, thread_counter, whole_warp
 
 
 def _of_all_lanes(name: str) -> ExprHandler:
@@ -47,12 +47,6 @@ __simt_callee__ inline T tile_shuffle(T value, int lane) {
   return value;
 }
 """
-_SHUFFLE_XOR = """
-template <typename T>
-__simt_callee__ inline T tile_shuffle_xor(T value, int distance) {
-  return tile_shuffle(value, tile_lane() ^ distance);
-}
-"""
 _COUNT_THREADS = """
 // A barrier whose value is the number of threads on which `predicate` holds.
 __simt_callee__ inline unsigned tile_count_threads(bool predicate) {
@@ -73,11 +67,7 @@ SNIPPETS: Mapping[str, Snippet] = {
     "tile_lane": Snippet(_LANE),
     "tile_lanes": Snippet(_LANES, needs=("tile_popcount",)),
     "tile_shuffle": Snippet(_SHUFFLE),
-    "tile_shuffle_xor": Snippet(_SHUFFLE_XOR, needs=("tile_lane", "tile_shuffle")),
-    "tile_count_threads": Snippet(
-        _COUNT_THREADS,
-        emulated="inline unsigned tile_count_threads(bool predicate) { return tile::count_threads(predicate); }",
-    ),
+    "tile_count_threads": thread_counter(_COUNT_THREADS),
     "tile_sync_warp": Snippet(
         _SYNC_WARP, emulated="inline void tile_sync_warp() { tile::meet_warp(tile::live_lanes(), true); }"
     ),

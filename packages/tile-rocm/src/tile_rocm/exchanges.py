@@ -12,7 +12,7 @@ from tile_core.printer.language import ExprHandler, Node, Snippet
 from tile_core.printer.precedence import EQUAL, NOT_EQUAL, Code, Infix, call, prefix
 from tile_core.printer.printer import Printer
 from tile_core.printer.simt import snippet_call
-from tile_core.printer.together import block_votes, require_all_lanes, whole_warp
+from tile_core.printer.together import block_votes, require_all_lanes, thread_counter, whole_warp
 
 
 def _ballot(printer: Printer, predicate: Code) -> Code:
@@ -62,12 +62,6 @@ __device__ __forceinline__ T tile_shuffle(T value, int lane) {
   return value;
 }
 """
-_SHUFFLE_XOR = """
-template <typename T>
-__device__ __forceinline__ T tile_shuffle_xor(T value, int distance) {
-  return tile_shuffle(value, tile_lane() ^ distance);
-}
-"""
 _LANES = """
 __device__ __forceinline__ unsigned tile_lanes() { return __builtin_popcountll(tile_ballot(true)); }
 """
@@ -102,12 +96,7 @@ SNIPPETS: Mapping[str, Snippet] = {
     ),
     "tile_lanes": Snippet(_LANES, needs=("tile_ballot",)),
     "tile_shuffle": Snippet(_SHUFFLE),
-    "tile_shuffle_xor": Snippet(_SHUFFLE_XOR, needs=("tile_lane", "tile_shuffle")),
-    "tile_count_threads": Snippet(
-        _COUNT_THREADS,
-        needs=("tile_barrier", "tile_ballot", "tile_lane"),
-        emulated="inline unsigned tile_count_threads(bool predicate) { return tile::count_threads(predicate); }",
-    ),
+    "tile_count_threads": thread_counter(_COUNT_THREADS, "tile_barrier", "tile_ballot", "tile_lane"),
     "tile_sync_wave": Snippet(
         _SYNC_WAVE, emulated="inline void tile_sync_wave() { tile::meet_warp(tile::live_lanes(), true); }"
     ),

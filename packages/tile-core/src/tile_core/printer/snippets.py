@@ -249,6 +249,15 @@ template <typename T>
 """,
         needs=("tile_word",),
     ),
+    "tile_shuffle_xor": Snippet(
+        """
+template <typename T>
+@inline@ T tile_shuffle_xor(T value, int distance) {
+  return tile_shuffle(value, tile_lane() ^ distance);
+}
+""",
+        needs=("tile_lane", "tile_shuffle"),
+    ),
     "tile_warp_reduce": Snippet(
         """
 // Every lane of the warp gets the combination of all; the last warp of a block may be short.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tile_core.ir import regions
-from tile_core.printer.language import ExprHandler
+from tile_core.printer.language import ExprHandler, Snippet
 from tile_core.printer.precedence import EQUAL, NOT_EQUAL, Code, call, cast, prefix
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ def require_all_lanes(printer: Printer, node: Any, mask: Any) -> None:
     """Refuse a mask of some lanes."""
     if regions.constant(mask) != ALL_LANES:
         raise printer.unprintable(f"{printer.describe(node)} of some lanes only", node)
+
+
+def thread_counter(text: str, *needs: str) -> Snippet:
+    """`tile_count_threads` as `text`, of a predicate alone; the emulator has it."""
+    emulated = "inline unsigned tile_count_threads(bool predicate) { return tile::count_threads(predicate); }"
+    return Snippet(text, needs=needs, emulated=emulated)
 
 
 def block_votes(*where: Code) -> dict[str, ExprHandler]:
