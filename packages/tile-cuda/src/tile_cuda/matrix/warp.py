@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-WARP = 32
-"""Threads of a warp."""
+from tile_cuda.instructions.shapes import LANES, WARPGROUP
+
+__all__ = ["COLUMNS", "QUAD", "WARP", "WARPGROUP"]
+
+WARP = LANES
+"""Threads of a warp; `WARPGROUP` has four."""
 QUAD = 4
 """Lanes that share a row of an operand."""
 COLUMNS = 8

@@ -39,8 +39,8 @@ from tile_cuda.matrix.product import (
     sizes,
     sums_in_float16,
 )
+from tile_cuda.matrix.warp import WARPGROUP
 
-WARPGROUP = 128
 ROWS, COLUMNS, MOST_COLUMNS = 64, 8, 256
 HELD = 2
 """Registers of a tile that keep what computes it above a wait."""

@@ -30,6 +30,7 @@ from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import fence_barrier_init, mbarrier_init
 from tile_cuda.instructions.threads import FEWEST_REGISTERS, REGISTER_STEP, barrier_sync, set_max_registers
 from tile_cuda.instructions.tma import prefetch_tensor_map
+from tile_cuda.matrix.warp import WARP, WARPGROUP
 
 ARRIVALS = "tile.arrivals"
 """Annotation of barriers: `full` is arrived at by the copying thread, `empty` by the block's."""
@@ -38,7 +39,7 @@ UNIT = "tile.arriving_unit"
 BLOCKS = "tile.arriving_blocks"
 """Annotation of `empty` barriers: the blocks of a cluster whose threads arrive there."""
 CLUSTER_SYNC = "tile.thread.cluster_sync"
-WARP, WARPGROUP, WORD_BYTES = 32, 128, 4
+WORD_BYTES = 4
 OWN_BARRIER = 1
 KEEP_REGISTERS = "tile.keep_registers"
 """Attribute of a function whose author wants registers left where they are."""

@@ -19,6 +19,7 @@ from tile_core.ir.views import viewed
 from tile_core.layouts.swizzle import SwizzledTile
 from tile_core.ops import OPS
 from tile_core.ops.base import op_name, view
+from tile_cuda.matrix.warp import WARP, WARPGROUP
 from tile_cuda.passes.tensor_copies import TensorCopy, fits, tensor_copy, touched
 
 TURNS = "tile.walk.turns"
@@ -27,7 +28,6 @@ STAGE_BYTES = 128
 """What a box begins at in shared memory: PTX ISA, "cp.async.bulk.tensor"."""
 STAGED = frozenset({"tile.copy", "tile.gemm", "tile.gemm_sp", "tile.atomic", "tile.print"})
 """Ops whose operands may have a leading axis of 1, the stage; others number their axes."""
-WARP, WARPGROUP = 32, 128
 PLAIN = frozenset(
     f"tile.{name}"
     for name in (

@@ -22,8 +22,9 @@ from tile_core.passes.swizzle_tiles import ALIGNMENT
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import fence_async, mbarrier_arrive, mbarrier_expect, mbarrier_wait
 from tile_cuda.instructions.tma import tma_load, tma_load_multicast
+from tile_cuda.matrix.warp import WARP
 from tile_cuda.passes.assign_roles import ARRIVALS, BLOCKS, UNIT
-from tile_cuda.passes.pipelines import WARP, CopyGroup, Pipeline, Preload, statements_of
+from tile_cuda.passes.pipelines import CopyGroup, Pipeline, Preload, statements_of
 from tile_cuda.passes.sharing import Cluster
 from tile_cuda.passes.tensor_copies import TensorCopy
 

@@ -42,6 +42,7 @@ from tile_core.passes.swizzle_tiles import TILES
 from tile_core.passes.thread_scope import ALIGNED, int32
 from tile_cuda.instructions.tensor_map import tensor_map_fits
 from tile_cuda.matrix.product import Product
+from tile_cuda.matrix.warp import WARPGROUP
 from tile_cuda.matrix.wgmma import WarpgroupProduct
 from tile_cuda.passes.alternating_tiles import alternating
 from tile_cuda.passes.cache_hints import with_hints
@@ -80,7 +81,6 @@ from tile_cuda.passes.void_products import void_at_first
 from tile_cuda.passes.walk_tiles import EACH, Walk, choose_walk, copying, varies, walked
 
 OPTION = "tile.specialize_warps"
-WARP, WARPGROUP = 32, 128
 MOST_THREADS = 384
 
 

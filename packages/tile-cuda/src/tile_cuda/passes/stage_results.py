@@ -45,7 +45,8 @@ from tile_cuda.instructions.mbarrier import fence_async
 from tile_cuda.instructions.tma import tma_store, tma_store_commit, tma_store_wait
 from tile_cuda.matrix.store import FIRST_COLUMN
 from tile_cuda.matrix.tcgen05 import in_tensor_memory
-from tile_cuda.matrix.wgmma import ROWS, WARPGROUP, WarpgroupProduct
+from tile_cuda.matrix.warp import WARPGROUP
+from tile_cuda.matrix.wgmma import ROWS, WarpgroupProduct
 from tile_cuda.passes.index_facts import index_facts
 from tile_cuda.passes.tensor_copies import TensorCopy, boxed_store, touched
 

@@ -22,13 +22,13 @@ from tile_core.ops.atomic import rmw
 from tile_core.passes.plan_shared_memory import ALWAYS, ASYNCHRONOUS
 from tile_core.passes.thread_scope import int32
 from tile_cuda.instructions.mbarrier import mbarrier_arrive, mbarrier_wait
+from tile_cuda.matrix.warp import WARP
 from tile_cuda.passes.assign_roles import ARRIVALS
 
 PART = "tile.walk.taken"
 """Annotation of the storage through which a number goes: what of it an allocation is."""
 SLOTS = 2
 """Numbers under way: the copying thread is ahead of the others by a tile."""
-WARP = 32
 
 
 @dataclass(frozen=True)
