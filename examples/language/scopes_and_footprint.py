@@ -4,7 +4,8 @@
 
 A matrix multiply whose block keeps three stages of two tiles in shared memory and a 128 × 128 float32 accumulator in
 the registers of 128 threads: 64 KiB, which are 512 bytes or 128 registers a thread. `kernel.report()` says so for every
-target, since it is what the program declares, and beside it what the target made of it.
+target, since it is what the program declares, and beside it what the target made of it. One whose blocks have less
+shared memory refuses it and names the tiles.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from harness import draw, options
 
 import tile_core as tl
 import tile_core.language as T
+from tile_core.errors import SharedMemoryLimitError
 
 M = N = 128
 K, BLOCK_K, STAGES, THREADS = 256, 32, 3, 128
@@ -49,7 +51,11 @@ def check_numbers(kernel: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = options(__doc__, arguments)
-    kernel = tl.compile(matmul, target=chosen.target)
+    try:
+        kernel = tl.compile(matmul, target=chosen.target)
+    except SharedMemoryLimitError as error:
+        print(f"refused on {chosen.target.kind} ({error.code}): {error.message}")
+        return
     check_numbers(kernel)
     report = kernel.report()
     footprint = report["footprint"]

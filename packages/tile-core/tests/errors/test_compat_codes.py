@@ -13,9 +13,10 @@ PROGRAMS = {
         """
 from tile_core.compat.tilelang.devices import device_mode
 monkeypatch.delenv("TILE_TARGET")
-monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-with device_mode():
-    torch.zeros(3, device="cuda")
+with monkeypatch.context() as inside:
+    inside.setattr(torch.cuda, "is_available", lambda: False)
+    with device_mode():
+        torch.zeros(3, device="cuda")
 """,
         "'cuda'",
     ),

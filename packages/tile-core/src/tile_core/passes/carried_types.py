@@ -18,9 +18,11 @@ from tvm.tirx import stmt as S
 from tvm.tirx.buffer import is_buffer_var
 
 from tile_core.dtypes import DType, casts
-from tile_core.errors.passes import DataTypeUnsupportedError
+from tile_core.errors.passes import DataTypeUnsupportedError, UnsupportedOnTargetError
 from tile_core.ir import nibbles, visit
 from tile_core.ir.codes import CODES, SIX, WIDE, Code
+from tile_core.ir.spans import from_tvm
+from tile_core.ops.scalar import CAST
 
 ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max)
 BITWISE = (E.BitwiseAnd, E.BitwiseOr, E.BitwiseXor, E.LShift, E.RShift)
@@ -131,6 +133,13 @@ class CarriedValues:
             ty = call.ty if carrier is None else ir.PrimType(carrier.dtype)
             made = ir.Call(call.op, arguments, attrs=call.attrs, ret_ty=ty, span=call.span)
             return made if carrier is None or name == IF_THEN_ELSE else carrier.fit(made)
+        if name == CAST and carrier is not None:
+            options = f'round="{call.attrs["rounding"]}", sat={bool(call.attrs["saturate"])}'
+            raise UnsupportedOnTargetError(
+                f"T.cast to {DType(str(call.ty.dtype))} with {options} is not available on {self._target}",
+                remedy="convert to nearest with saturation: leave round= and sat= out",
+                span=from_tvm(call.span),
+            )
         arguments = [self._decoded(old, new) for old, new in zip(call.args, arguments, strict=True)]
         ty = ir.PrimType(WIDE) if carrier is not None and carrier.code else call.ty
         made = ir.Call(call.op, arguments, attrs=call.attrs, ret_ty=ty, span=call.span)

@@ -118,7 +118,7 @@ class PluginContract:
 
     def test_the_dialect_has_the_portable_names(self, dialect: Any) -> None:
         assert portable.exports() <= set(dialect.__all__)
-        assert dialect.copy is portable.copy
+        assert dialect.alloc_fragment is portable.alloc_fragment
 
     def test_every_name_of_the_dialect_is_there(self, dialect: Any) -> None:
         assert [name for name in dialect.__all__ if not hasattr(dialect, name)] == []
