@@ -166,3 +166,60 @@ def test_many_pieces_that_linger_are_remembered() -> None:
         state = state.then(Touched(reads=frozenset({tile}), lingering=(frozenset({tile}),)))
     assert state.passed().reads == set(tiles)
     assert state.landed(3).passed().reads == set(tiles[-3:])
+
+
+def test_what_continue_leaves_meets_the_next_iteration(run_until: Any) -> None:
+    @T.prim_func
+    def func(F: T.Tensor((6,), T.int32), C: T.Tensor((6, 128), T.int32), D: T.Tensor((6, 128), T.int32)):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((128,), T.int32)
+            T.clear(s)
+            for k in range(6):
+                for i in T.Parallel(128):
+                    C[k, i] = s[127 - i]
+                for i in T.Parallel(128):
+                    s[i] = i * k
+                if F[k] == 1:
+                    continue
+                for i in T.Parallel(128):
+                    D[k, i] = s[(i + 37) % 128]
+
+    assert barriers(run_until, func) == 3
+
+
+def test_what_break_leaves_meets_what_follows_the_loop(run_until: Any) -> None:
+    @T.prim_func
+    def func(F: T.Tensor((6,), T.int32), C: T.Tensor((128,), T.int32), D: T.Tensor((6, 128), T.int32)):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((128,), T.int32)
+            for k in range(6):
+                for i in T.Parallel(128):
+                    s[i] = i * k
+                if F[k] == 1:
+                    break
+                for i in T.Parallel(128):
+                    D[k, i] = s[(i + 37) % 128]
+            for i in T.Parallel(128):
+                C[i] = s[127 - i]
+
+    assert barriers(run_until, func) == 3
+
+
+def test_the_condition_of_a_while_is_read_again(run_until: Any) -> None:
+    @T.prim_func
+    def func(F: T.Tensor((6,), T.int32)):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((128,), T.int32)
+            n = T.alloc_var(T.int32)
+            T.clear(s)
+            while s[77] < 1000:
+                for i in T.Parallel(128):
+                    s[i] = s[i] + 200
+                n += 1
+                if F[n % 6] == 1:
+                    continue
+                for i in T.Parallel(128):
+                    s[i] = s[i] + 1
+
+    # Before the loop, before each update, and before the condition on both ways to it.
+    assert barriers(run_until, func) == 5

@@ -3,7 +3,8 @@
 A forward walk over the kernel body keeps what was read and written since the last barrier, by buffer, in shared and in
 global memory (a block's threads see each other's global writes only behind a barrier). A piece that reads what was
 written, or writes what was read or written, gets a barrier before it. A loop is walked twice, so that what the end of
-an iteration left meets the beginning of the next.
+an iteration left meets the beginning of the next; so does what `continue` leaves, whose way misses the barriers behind
+it, and what `break` leaves meets what follows the loop. The condition of a `while` is read again by every iteration.
 
 Work that lingers (products in flight) reads its tiles until it is waited for: a barrier before the wait orders nothing.
 It ends in the order in which it began, so a wait tells how many of the last pieces may still read.
@@ -108,6 +109,18 @@ def group_of_barrier(stmt: S.Stmt) -> int | None:
     return int(stmt.value.attrs[GROUP]) if is_barrier(stmt) and stmt.value.args else None
 
 
+@dataclass
+class _Ways:
+    """The ways out of an iteration of a loop besides its end: what is touched on them.
+
+    `condition` is what is read before the next iteration, `repeated` what `continue` leaves, `left` what `break` does.
+    """
+
+    condition: Touched
+    repeated: Touched = CLEAN
+    left: Touched = CLEAN
+
+
 class _Placer:
     """Rewrites statements, given what was touched before; returns the statement and what is touched after."""
 
@@ -122,6 +135,7 @@ class _Placer:
         self._roots = roots
         self._groups: dict[ThreadGroup, int] = {}
         self._known: dict[S.Stmt, Touched] = {}
+        self._ways: list[_Ways] = []
         self.count = 0
 
     def stmt(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
@@ -138,6 +152,8 @@ class _Placer:
             return S.AttrStmt(stmt.node, stmt.attr_key, stmt.value, body, stmt.span), after
         if isinstance(stmt, S.For | S.While | S.IfThenElse) and self._is_uniform(stmt):
             return self._control(stmt, before)
+        if isinstance(stmt, S.Break | S.Continue):
+            return self._jump(stmt, before)
         return self._piece(stmt, before)
 
     def _region(self, stmt: S.AttrStmt, before: Touched) -> tuple[S.Stmt, Touched]:
@@ -176,17 +192,31 @@ class _Placer:
             return visit.sequence(stmts, stmt.span), before.passed()
         if isinstance(stmt, S.For | S.While | S.IfThenElse):
             self._check_divergent(stmt)
-        if not before.conflicts(self._spread(touched)):
-            return stmt, before.then(touched)
+        prefix, before = self._ordered(before, touched, stmt.span)
+        return visit.sequence([*prefix, stmt], stmt.span), before.then(touched)
+
+    def _ordered(self, before: Touched, later: Touched, span: Any) -> tuple[list[S.Stmt], Touched]:
+        """The barrier that `later` needs behind `before`, if any, and what is touched behind that."""
+        if not before.conflicts(self._spread(later)):
+            return [], before
         self.count += 1
-        return visit.sequence([barrier(stmt.span), stmt], stmt.span), before.passed().then(touched)
+        return [barrier(span)], before.passed()
+
+    def _jump(self, stmt: S.Stmt, before: Touched) -> tuple[S.Stmt, Touched]:
+        """The rest of the body is not run: what is touched here meets what follows the iteration, or the loop."""
+        if not self._ways:
+            return stmt, before
+        ways = self._ways[-1]
+        if isinstance(stmt, S.Break):
+            ways.left |= before
+            return stmt, before
+        prefix, before = self._ordered(before, ways.condition, stmt.span)
+        ways.repeated |= before
+        return visit.sequence([*prefix, stmt], stmt.span), before
 
     def _control(self, stmt: Any, before: Touched) -> tuple[S.Stmt, Touched]:
         condition = self._by_root(_touched_by(*_heads(stmt)))
-        prefix: list[S.Stmt] = []
-        if before.conflicts(self._spread(condition)):
-            prefix, before = [barrier(stmt.span)], before.passed()
-            self.count += 1
+        prefix, before = self._ordered(before, condition, stmt.span)
         before |= condition
         if isinstance(stmt, S.IfThenElse):
             then, after = self.stmt(stmt.then_case, before)
@@ -209,13 +239,22 @@ class _Placer:
     def _iterated(self, loop: Any, before: Touched, condition: Touched) -> tuple[S.Stmt, Touched, int]:
         """A loop's body, what is touched after it, and its barriers: what an iteration leaves meets the next one."""
         counted = self.count
-        _first, end = self.stmt(loop.body, before)
+        _first, end, _left = self._body(loop, before, condition)
         self.count = counted
         if isinstance(loop, S.For) and UNORDERED in loop.annotations:
             end = end.within_a_block()
-        body, after = self.stmt(loop.body, before | end | condition)
+        body, after, left = self._body(loop, before | end | condition, condition)
         count, self.count = self.count - counted, counted
-        return body, after, count
+        return body, after | left, count
+
+    def _body(self, loop: Any, before: Touched, condition: Touched) -> tuple[S.Stmt, Touched, Touched]:
+        """A loop's body, what is touched before the next iteration, and where the loop is left from within."""
+        ways = _Ways(condition if isinstance(loop, S.While) else CLEAN)
+        self._ways.append(ways)
+        body, end = self.stmt(loop.body, before)
+        self._ways.pop()
+        suffix, end = self._ordered(end, ways.condition, loop.span)
+        return visit.sequence([body, *suffix], loop.body.span), end | ways.repeated, ways.left
 
     def _touched(self, stmt: S.Stmt) -> Touched:
         """What a statement touches; loops ask for the same one several times."""

@@ -246,7 +246,7 @@ class VectorUnit:
         scope = regions.scope(buffer)
         if scope not in MEMORY or access.itemsize * 8 != int(access.buffer.dtype.bits):
             return
-        if self._names.hides(access):
+        if self._names.hides(access) or self._is_column(access):
             return
         if lane_stride(access, self._last, self._analyzer) != 1:
             if direction == "in" and (shared_by := self._sharing(access)) > 1:
@@ -264,6 +264,11 @@ class VectorUnit:
         is_shifted = direction == "in" and chunk < widest and self._is_shiftable(moved, widest)
         chunk = widest if is_shifted else chunk
         chosen.append(_Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer, span, is_shifted))
+
+    def _is_column(self, access: Access) -> bool:
+        """Whether lanes move along an axis behind which others have one element: only a last index is a vector."""
+        *outer, last = access.indices
+        return not uses(last, (self._last,)) and any(uses(index, (self._last,)) for index in outer)
 
     def _is_shiftable(self, access: Access, widest: int) -> bool:
         """Whether a tensor lies in memory without gaps, and whole vectors of it are wanted."""

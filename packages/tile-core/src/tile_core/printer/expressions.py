@@ -43,7 +43,32 @@ ADD = Helper("wrapping_add", _WRAPPED.replace("OPERATOR", "+"))
 SUB = Helper("wrapping_sub", _WRAPPED.replace("OPERATOR", "-"))
 MUL = Helper("wrapping_mul", _WRAPPED.replace("OPERATOR", "*"))
 
-HELPERS = (FLOORDIV, FLOORMOD, MIN, MAX, ADD, SUB, MUL)
+_INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+_WITHIN = {
+    "int": "x >= -{past} ? ({type})x : x == x ? ({type})(-({type}){most} - 1) : 0",
+    "uint": "x > 0 ? ({type})x : 0",
+}
+
+
+def _saturated(real: str, kind: str) -> Helper:
+    """A float of dtype `real` as an integer by the rule of `dtypes/casts.py`; C leaves what does not fit undefined."""
+    type_name, suffix = ("double", "") if real == "float64" else ("float", "f")
+    widths = {dtype: int(dtype.removeprefix(kind)) - (kind == "int") for dtype in _INTEGERS if dtype.startswith(kind)}
+    return Helper(
+        f"saturated_{real}",
+        f"""{{inline}} {{type}} {{name}}({type_name} x) {{{{
+  return x >= {{past}} ? ({{type}}){{most}} : {_WITHIN[kind]};
+}}}}""",
+        {
+            "past": {dtype: f"{1 << width}.0{suffix}" for dtype, width in widths.items()},
+            "most": {dtype: hex((1 << width) - 1) for dtype, width in widths.items()},
+        },
+    )
+
+
+SATURATED = {(real, kind): _saturated(real, kind) for real in ("float32", "float64") for kind in _WITHIN}
+
+HELPERS = (FLOORDIV, FLOORMOD, MIN, MAX, ADD, SUB, MUL, *SATURATED.values())
 
 _LARGEST_INDEX = (1 << 31) - 1
 
@@ -181,10 +206,16 @@ def _let(printer: Printer, node: Node) -> Code:
 
 def _cast(printer: Printer, node: Node) -> Code:
     _require_scalar(printer, node)
-    if printer.dtype(node) == printer.dtype(node.value):
+    dtype, source = printer.dtype(node), printer.dtype(node.value)
+    if dtype == source:
         return printer.expr(node.value)
+    if dtype in _INTEGERS and source.startswith(("float", "bfloat")):
+        real = "float64" if source == "float64" else "float32"
+        value = node.value if source == real else P.Cast(real, node.value, node.span)
+        helper = SATURATED[real, dtype.rstrip("0123456789")]
+        return call(printer.helper(helper, dtype, node), printer.expr(value))
     with printer.overflow.seen():
-        return cast(printer.type_name(printer.dtype(node), node), printer.expr(node.value))
+        return cast(printer.type_name(dtype, node), printer.expr(node.value))
 
 
 def _integer(printer: Printer, node: Node) -> Code:
