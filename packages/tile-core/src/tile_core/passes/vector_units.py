@@ -246,7 +246,7 @@ class VectorUnit:
         scope = regions.scope(buffer)
         if scope not in MEMORY or access.itemsize * 8 != int(access.buffer.dtype.bits):
             return
-        if self._names.hides(access) or self._is_column(access):
+        if self._names.hides(access):
             return
         if lane_stride(access, self._last, self._analyzer) != 1:
             if direction == "in" and (shared_by := self._sharing(access)) > 1:
@@ -255,6 +255,8 @@ class VectorUnit:
                 chosen.append(
                     _Moved(moved, f"{access.buffer.name}_{direction}", chunk, buffer, span, shared_by=shared_by)
                 )
+            return
+        if self._is_column(access):
             return
         widest = min(self._width, max(1, self._scope.vector_bytes // access.itemsize))
         chunk = self._aligned_width(access, widest)
