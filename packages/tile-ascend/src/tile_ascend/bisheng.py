@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tile_ascend.cann import COMPILER, LINKER, includes, program
 from tile_ascend.errors import DeviceCompilerError
+from tile_core.device.refusal import refusal
 
 OPTIONS = ("-xasc", "-O2", "-fPIC", "-std=c++17", "--cce-aicore-only", "-ffp-contract=off")
 LINKING = ("-m", "aicorelinux", "-Ttext=0", "-static")
@@ -36,11 +37,4 @@ def _run(command: list[str], source: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a list
     if done.returncode == 0:
         return
-    complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-    error = DeviceCompilerError(
-        f"{Path(command[0]).name} refused the printed kernel: {complaint}",
-        remedy="log and source are in the notes of this error; check prelude= and compile_flags=",
-    )
-    error.add_note(done.stderr)
-    error.add_note(source)
-    raise error
+    raise refusal(DeviceCompilerError, Path(command[0]).name, done.stderr, source)

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tile_core.device.refusal import refusal
 from tile_cuda.errors import DeviceCompilerError, ToolchainArchitectureError
 from tile_cuda.nvrtc import OPTIONS, Compiled
 from tile_cuda.target import table
@@ -39,7 +40,7 @@ def compile_source(
         if done.returncode and _UNKNOWN_ARCHITECTURE in log:
             raise _unknown(arch, compiler)
         if done.returncode:
-            raise _refusal(log.replace(f"{folder}{os.sep}", ""), source)
+            raise refusal(DeviceCompilerError, "nvcc", log.replace(f"{folder}{os.sep}", ""), source)
         content = cubin.read_bytes()
     return Compiled(content, log, {kernel: _lowered(kernel, content) for kernel in kernels})
 
@@ -76,14 +77,3 @@ def _lowered(kernel: str, cubin: bytes) -> str:
             remedy='declare it extern "C", or compile with NVRTC: TILE_CUDA_COMPILER=nvrtc',
         )
     return found.pop()
-
-
-def _refusal(log: str, source: str) -> DeviceCompilerError:
-    first = next((line for line in log.splitlines() if "error" in line), log.strip())
-    error = DeviceCompilerError(
-        f"nvcc refused the printed kernel: {first}",
-        remedy="log and source are in the notes of this error; check prelude= and compile_flags=",
-    )
-    error.add_note(log)
-    error.add_note(source)
-    return error

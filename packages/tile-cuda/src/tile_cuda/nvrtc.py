@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tile_core.device.refusal import refusal
 from tile_cuda import ptxas
 from tile_cuda.errors import DeviceCompilerError, MissingNvrtcError, ToolchainArchitectureError
 from tile_cuda.target import table
@@ -54,7 +55,7 @@ def compile_source(
         status = nvrtc.nvrtcCompileProgram(program, len(options), _texts(options))
         log = _read(nvrtc, "ProgramLog", program).rstrip(b"\0").decode(errors="replace")
         if status:
-            raise _refusal(log, source)
+            raise refusal(DeviceCompilerError, "NVRTC", log, source)
         lowered = {kernel: _lowered_name(nvrtc, program, kernel) for kernel in kernels}
         return Compiled(_read(nvrtc, "CUBIN", program), log, lowered)
 
@@ -88,17 +89,6 @@ def _architectures(nvrtc: ctypes.CDLL) -> Sequence[int]:
     numbers = (ctypes.c_int * count.value)()
     _check(nvrtc, nvrtc.nvrtcGetSupportedArchs(numbers))
     return list(numbers)
-
-
-def _refusal(log: str, source: str) -> DeviceCompilerError:
-    first = next((line for line in log.splitlines() if "error" in line), log.strip())
-    error = DeviceCompilerError(
-        f"NVRTC refused the printed kernel: {first}",
-        remedy="log and source are in the notes of this error; check prelude= and compile_flags=",
-    )
-    error.add_note(log)
-    error.add_note(source)
-    return error
 
 
 @contextmanager

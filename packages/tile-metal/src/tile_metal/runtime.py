@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tvm_ffi
 
 from tile_core.device import HOST_OBJECT, set_launcher, value_address
+from tile_core.device.refusal import refusal
 from tile_core.emulator import load_emulated
 from tile_core.jit.objects import load_object
 from tile_metal.errors import DeviceCompilerError, LaunchError, MissingMetalError
@@ -120,12 +121,4 @@ def _compiled(compile_shader: Callable[[str], Any], source: str) -> Any:
         source.encode("ascii")
         return compile_shader(source)
     except (RuntimeError, SyntaxError, UnicodeEncodeError) as error:
-        log = str(error)
-        complaint = next((line for line in log.splitlines() if "error" in line), log.strip())
-        refusal = DeviceCompilerError(
-            f"Metal's compiler refused the printed kernel: {complaint}",
-            remedy="log and source are in the notes of this error; check prelude=",
-        )
-        refusal.add_note(log)
-        refusal.add_note(source)
-        raise refusal from error
+        raise refusal(DeviceCompilerError, "Metal's compiler", str(error), source, check="prelude=") from error

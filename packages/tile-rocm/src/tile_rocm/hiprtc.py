@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
+from tile_core.device.refusal import refusal
 from tile_rocm.errors import DeviceCompilerError
 from tile_rocm.libraries import COMPILER, library
 
@@ -25,7 +26,7 @@ def compile_code_object(source: str, arch: str, name: str, flags: Sequence[str] 
     try:
         encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         if rtc.hiprtcCompileProgram(program, len(options), encoded):
-            raise _refusal(_log(rtc, program), source)
+            raise refusal(DeviceCompilerError, "HIPRTC", _log(rtc, program), source)
         size = ctypes.c_size_t()
         _check(rtc, rtc.hiprtcGetCodeSize(program, ctypes.byref(size)))
         code = ctypes.create_string_buffer(size.value)
@@ -33,17 +34,6 @@ def compile_code_object(source: str, arch: str, name: str, flags: Sequence[str] 
         return code.raw
     finally:
         rtc.hiprtcDestroyProgram(ctypes.byref(program))
-
-
-def _refusal(log: str, source: str) -> DeviceCompilerError:
-    complaint = next((line for line in log.splitlines() if "error" in line), log.strip())
-    error = DeviceCompilerError(
-        f"HIPRTC refused the printed kernel: {complaint}",
-        remedy="log and source are in the notes of this error; check prelude= and compile_flags=",
-    )
-    error.add_note(log)
-    error.add_note(source)
-    return error
 
 
 def _log(rtc: ctypes.CDLL, program: ctypes.c_void_p) -> str:

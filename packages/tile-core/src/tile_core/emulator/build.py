@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from tile_core.device.refusal import first_error
 from tile_core.errors.emulator import EmulatorCompilerError, MissingCompilerError
 from tile_core.jit.artifact import Artifact
 from tile_core.jit.compile import disk_cache
@@ -183,9 +184,8 @@ def _run(command: Sequence[str], source: str, headers: Path) -> None:
 def _refusal(complaints: str, headers: Path) -> EmulatorCompilerError:
     missing = _UNKNOWN.search(complaints)
     if missing is None:
-        first = next((line for line in complaints.splitlines() if "error" in line), complaints.strip())
         return EmulatorCompilerError(
-            f"the C++ compiler refused the emulated kernel: {first}",
+            f"the C++ compiler refused the emulated kernel: {first_error(complaints)}",
             remedy="the source is in the notes of this error; report it with the kernel",
         )
     name = next(group for group in missing.groups() if group)
